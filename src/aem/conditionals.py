@@ -1,0 +1,81 @@
+"""A batch of one-dimensional conditionals: what the ARNN made of x_<d, ready to be evaluated.
+
+Everything downstream (estimators, quadrature, sampling) works with the *weight*
+w(x) = p̃(x) / q(x) of the unnormalised density against the proposal, because Z = E_q[w] and
+log p(x) = log q(x) + log w(x) − log Z in every form of the energy.
+
+Relative form (default): w = exp(−g(f)), 0 < w ≤ 1, that is E = g(f) − log q. Then
+Z = ∫ q(x) w(x) dx ≤ ∫ q(x) dx = 1 and Z > 0 whatever the weights of the network, so the conditional
+is normalisable by construction, importance weights never exceed one, and accepting a draw of q with
+probability w samples p exactly. g is softplus bent towards a floor, g(f) = s / (1 + s / M) with
+s = softplus(f): the weight stays above e^(−M), so no energy, however wild, can push a row more than
+M nats below its proposal.
+
+Literal form (the paper's): p̃ = exp(−softplus(f)) and w = p̃ / q. Nothing makes f grow in the tails,
+so Z may be infinite; `aem.normalizers` looks for that.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from aem.nn.energy import EnergyNetwork
+from aem.nn.features import REACH, fourier_features
+from aem.proposals import Proposal
+
+EnergyForm = Literal["relative", "literal"]
+DEPTH = 32.0  # M: the most nats a relative energy may take from the proposal
+
+
+@dataclass(frozen=True)
+class Conditionals:
+    """Proposals and energies of a batch `*B` (usually [B, D], or flat [N])."""
+
+    proposal: Proposal
+    projected: Float[Tensor, "*B H"]  # γ through the energy network's first layer
+    frequencies: Float[Tensor, "*#B F"]
+    energy: EnergyNetwork
+    form: EnergyForm
+
+    def negative_energy(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
+        """What the energy network says at each node, at most zero (without log q in either form)."""
+        if self.form == "relative":
+            x = x.clamp(-REACH, REACH)
+        embedded = fourier_features(x, self.frequencies[..., None, :])
+        f = self.energy(embedded, self.projected)
+        s = F.softplus(f.to(x.dtype))
+        return -s / (1 + s / DEPTH) if self.form == "relative" else -s
+
+    def log_weight(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
+        """log p̃ − log q at each node; constant with respect to the proposal's parameters."""
+        if self.form == "relative":
+            return self.negative_energy(x)
+        with torch.no_grad():
+            log_q = self.proposal.log_prob(x)
+        return self.negative_energy(x) - log_q
+
+    def select(self, index: Int[Tensor, " P"]) -> "Conditionals":
+        """Some conditionals of a flat batch."""
+        return Conditionals(
+            self.proposal.select(index),
+            self.projected[index],
+            self.frequencies[index],
+            self.energy,
+            self.form,
+        )
+
+    def flatten(self) -> "Conditionals":
+        """One batch axis, for algorithms that treat each conditional on its own."""
+        shape = self.projected.shape[:-1]
+        frequencies = self.frequencies.expand(*shape, self.frequencies.shape[-1])
+        return Conditionals(
+            self.proposal.flatten(),
+            self.projected.flatten(0, -2),
+            frequencies.reshape(-1, frequencies.shape[-1]),
+            self.energy,
+            self.form,
+        )

@@ -1,0 +1,201 @@
+"""Configuration is data: frozen dataclasses, read from TOML and written next to every run."""
+
+import dataclasses
+import tomllib
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from aem.errors import AemError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Shapes and forms of the networks. `features` and `context_features` follow from the data."""
+
+    features: int = 0
+    context_features: int = 0
+    # autoregressive network
+    hidden: int = 256
+    blocks: int = 4
+    activation: Literal["relu", "tanh"] = "relu"
+    dropout: float = 0.0
+    gamma: int = 64  # width of the context vector γ
+    # energy network
+    energy: Literal["relative", "literal"] = "relative"
+    energy_hidden: int = 128
+    energy_blocks: int = 4
+    energy_activation: Literal["relu", "tanh"] = "relu"
+    energy_dropout: float = 0.0
+    # proposal
+    proposal: Literal["mixture", "uniform"] = "mixture"
+    components: int = 10
+    min_scale: float = 1e-3
+    bounds: tuple[tuple[float, float], ...] = ()  # uniform proposal: (low, high) a column
+    # Fourier features of each scalar, 0 for none; their frequencies come from the data
+    frequencies: int = 8
+
+    def __post_init__(self) -> None:
+        _require_positive(self, "hidden", "gamma", "energy_hidden", "components", "min_scale")
+        _require_not_negative(
+            self, "features", "context_features", "blocks", "energy_blocks", "frequencies"
+        )
+        for name in ("dropout", "energy_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise AemError(f"{name} must lie in [0, 1), not {getattr(self, name)}")
+        if self.proposal == "uniform" and not self.bounds:
+            raise AemError("proposal 'uniform' needs bounds, a (low, high) pair for each column")
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How a model is fitted."""
+
+    steps: int = 3000
+    batch_size: int = 256
+    learning_rate: float = 1e-3
+    warmup: int = 0  # steps that train the proposal alone
+    nodes: int = 20  # S
+    estimator: Literal["importance", "ranking"] = "ranking"
+    stratified: bool = True
+    averaging: float = 0.999  # decay of the weight average; 0 for none
+    clip: float = 5.0  # largest gradient norm; 0 for none
+    weight_decay: float = 0.0
+    validate_every: int = 500
+    patience: int = 0  # validations without improvement before stopping; 0 for never
+    seed: int = 0
+    device: str = "auto"
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    checkpoint_seconds: float = 30.0
+
+    def __post_init__(self) -> None:
+        _require_positive(self, "steps", "batch_size", "learning_rate", "validate_every")
+        _require_not_negative(
+            self, "warmup", "clip", "weight_decay", "patience", "checkpoint_seconds", "seed"
+        )
+        if self.nodes < 2:
+            raise AemError(f"nodes must be at least 2, not {self.nodes}")
+        if not 0 <= self.averaging < 1:
+            raise AemError(f"averaging must lie in [0, 1), not {self.averaging}")
+
+
+@dataclass(frozen=True)
+class TaskConfig:
+    """Which data, and how many rows of it (synthetic tasks draw what they are asked for)."""
+
+    name: str = "spirals"
+    image: str = ""  # picture of the image task; empty: the one that ships
+    train_rows: int = 1_000_000
+    validation_rows: int = 10_000
+    test_rows: int = 100_000
+
+    def __post_init__(self) -> None:
+        _require_positive(self, "train_rows", "validation_rows", "test_rows")
+
+
+@dataclass(frozen=True)
+class ExperimentConfig:
+    """One run: task, model and training."""
+
+    task: TaskConfig = field(default_factory=TaskConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+
+
+def _require_positive(config: object, *names: str) -> None:
+    for name in names:
+        if not getattr(config, name) > 0:
+            raise AemError(f"{name} must be positive, not {getattr(config, name)}")
+
+
+def _require_not_negative(config: object, *names: str) -> None:
+    for name in names:
+        if not getattr(config, name) >= 0:
+            raise AemError(f"{name} must not be negative, not {getattr(config, name)}")
+
+
+def from_mapping(cls: type[T], values: Mapping[str, Any], where: str = "") -> T:
+    """Build a configuration dataclass, refusing unknown keys and values of the wrong type."""
+    hints = typing.get_type_hints(cls)
+    fields = {f.name: hints[f.name] for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    arguments: dict[str, Any] = {}
+    for key, value in values.items():
+        path = f"{where}{key}"
+        if key not in fields:
+            raise AemError(f"unknown key '{path}'; known: {', '.join(where + k for k in fields)}")
+        arguments[key] = _convert(fields[key], value, path)
+    return cls(**arguments)
+
+
+def _convert(kind: Any, value: Any, path: str) -> Any:
+    """Check a TOML or JSON value against a field's type."""
+    if dataclasses.is_dataclass(kind):
+        if not isinstance(value, Mapping):
+            raise AemError(f"'{path}' must be a table of keys")
+        return from_mapping(typing.cast("type[Any]", kind), value, f"{path}.")
+    origin = typing.get_origin(kind)
+    if origin is Literal:
+        if value not in typing.get_args(kind):
+            choices = ", ".join(map(str, typing.get_args(kind)))
+            raise AemError(f"'{path}' must be one of {choices}, not {value!r}")
+        return value
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise AemError(f"'{path}' must be a list, not {value!r}")
+        inner = typing.get_args(kind)
+        kinds = [inner[0]] * len(value) if inner[-1] is Ellipsis else list(inner)
+        if len(kinds) != len(value):
+            raise AemError(f"'{path}' must have {len(kinds)} entries, not {len(value)}")
+        return tuple(_convert(k, v, path) for k, v in zip(kinds, value, strict=True))
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(kind, types.GenericAlias) or not isinstance(value, kind):
+        raise AemError(f"'{path}' must be of type {kind.__name__}, not {value!r}")
+    if isinstance(value, bool) and kind is not bool:
+        raise AemError(f"'{path}' must be of type {kind.__name__}, not {value!r}")
+    return value
+
+
+def to_mapping(config: Any) -> dict[str, Any]:
+    """The configuration as plain nested dictionaries."""
+    return dataclasses.asdict(config)
+
+
+def merge(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested dictionaries, the second laid over the first."""
+    merged = dict(base)
+    for key, value in override.items():
+        below = merged.get(key)
+        nested = isinstance(value, Mapping) and isinstance(below, Mapping)
+        merged[key] = merge(below, value) if nested else value  # type: ignore[arg-type]
+    return merged
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file, or say what is wrong with it."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise AemError(f"cannot read the settings file {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise AemError(f"the settings file {path} is not valid TOML: {error}") from error
+
+
+def parse_assignment(text: str) -> dict[str, Any]:
+    """`train.steps=100` as {"train": {"steps": 100}}; the value is TOML, or else plain text."""
+    key, separator, raw = text.partition("=")
+    if not separator or not key.strip():
+        raise AemError(f"'{text}' is not of the form section.key=value")
+    try:
+        value: Any = tomllib.loads(f"value = {raw}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = raw
+    nested: Any = value
+    for part in reversed(key.strip().split(".")):
+        nested = {part: nested}
+    return typing.cast("dict[str, Any]", nested)

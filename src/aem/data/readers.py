@@ -1,0 +1,83 @@
+"""Files that may be truncated or foreign: read into arrays, or refused in one sentence."""
+
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from aem.data.splits import Floats
+from aem.errors import AemError
+
+_BROKEN: Final = (
+    *(ValueError, KeyError),  # NumPy, pandas, Arrow
+    *(OSError, EOFError, zlib.error, zipfile.BadZipFile),  # the disk, gzip, zip, HDF5
+    SyntaxError,  # Pillow
+)
+
+
+@contextmanager
+def refusing(path: Path, kind: str) -> Iterator[None]:
+    """Turn all that a broken file can raise into one sentence that names it."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise AemError(f"There is no file at {path}.") from error
+    except _BROKEN as error:
+        raise AemError(f"{path} is not {kind}, or is damaged: {_first_line(error)}.") from error
+
+
+def read_array(path: Path) -> npt.NDArray[Any]:
+    """Read one array from an .npy file; pickled objects are refused."""
+    with refusing(path, "an .npy file of numbers"), path.open("rb") as file:
+        return _numbers(np.lib.format.read_array(file, allow_pickle=False))
+
+
+def read_arrays(path: Path, names: tuple[str, ...]) -> dict[str, npt.NDArray[Any]]:
+    """Read the named arrays from an .npz file; pickled objects are refused."""
+    with (
+        refusing(path, f"an .npz file with the arrays {', '.join(names)}"),
+        zipfile.ZipFile(path),  # np.load would take a lone .npy for an archive
+        np.load(path, allow_pickle=False) as archive,
+    ):
+        return {name: _numbers(archive[name]) for name in names}
+
+
+def read_numbers(
+    path: Path, *, separator: str, columns: range, max_rows: int | None = None
+) -> Floats:
+    """Read a text table of numbers below one line of heading, gzipped or not.
+
+    `columns` says how many numbers a row may have; every row must have as many as the first.
+    """
+    with refusing(path, f"a table of {_span(columns)} columns of numbers"):
+        frame = pd.read_csv(
+            path, sep=separator, header=None, skiprows=1, nrows=max_rows, dtype=np.float64
+        )
+    if frame.shape[1] not in columns:
+        raise AemError(f"{path} has {frame.shape[1]} columns, expected {_span(columns)}.")
+    rows = frame.to_numpy()
+    incomplete = np.flatnonzero(np.isnan(rows).any(axis=1))
+    if len(incomplete):
+        raise AemError(f"{path} has an incomplete row, the first in line {incomplete[0] + 2}.")
+    return rows
+
+
+def _numbers(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    if not np.issubdtype(array.dtype, np.number):
+        raise ValueError(f"it holds {array.dtype} where numbers were expected")
+    return array
+
+
+def _span(columns: range) -> str:
+    return " or ".join(map(str, columns))
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0].rstrip(".")

@@ -1,0 +1,49 @@
+"""Steps that several of MAF's recipes share."""
+
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from aem.data.splits import Floats
+from aem.errors import AemError
+
+Three: TypeAlias = tuple[Floats, Floats, Floats]
+
+_HELD_OUT: Final = 0.1
+_TOLERATED_REPEATS: Final = 5
+
+
+def hold_out(rows: Floats) -> tuple[Floats, Floats]:
+    """Cut off the last tenth: return the rest and it."""
+    held_out = int(_HELD_OUT * len(rows))
+    if held_out == 0:
+        raise AemError(f"{len(rows)} rows are too few to hold out a tenth of them.")
+    return rows[:-held_out], rows[-held_out:]
+
+
+def split_three(rows: Floats) -> Three:
+    """Cut off the last tenth as test, then the last tenth of the rest as validation."""
+    rest, test = hold_out(rows)
+    train, validation = hold_out(rest)
+    return train, validation, test
+
+
+def standardise(rows: Floats, reference: Floats, ddof: int = 0) -> Floats:
+    """Shift and scale every column by the mean and deviation it has in `reference`."""
+    deviation = reference.std(axis=0, ddof=ddof)
+    if not (deviation > 0).all():
+        constant = ", ".join(map(str, np.flatnonzero(~(deviation > 0))))
+        raise AemError(f"Column {constant} is constant or not finite and cannot be standardised.")
+    standardised: Floats = (rows - reference.mean(axis=0)) / deviation
+    return standardised
+
+
+def continuous_columns(rows: Floats) -> npt.NDArray[np.intp]:
+    """Return the columns that MAF took for continuous: the smallest value hardly ever repeats.
+
+    MAF meant to look at the most frequent value of a column but looked at the smallest one. The
+    published tables have the columns that this rule leaves, so this is the rule.
+    """
+    repeats = (rows == rows.min(axis=0)).sum(axis=0)
+    return np.flatnonzero(repeats <= _TOLERATED_REPEATS)

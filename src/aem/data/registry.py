@@ -1,0 +1,83 @@
+"""All data sets by name: what they are, whether they are here, and their splits."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from aem.data import bsds300, gas, hepmass, miniboone, mnist, power
+from aem.data.info import DataFile, DatasetInfo, Rows, Source, data_root
+from aem.data.splits import TableSplits
+from aem.errors import AemError
+
+__all__ = ["DatasetInfo", "Status", "check_sizes", "datasets", "find", "load", "status"]
+
+_DATASETS: Final[dict[str, DatasetInfo]] = {
+    info.name: info
+    for module in (power, gas, hepmass, miniboone, bsds300, mnist)
+    for info in module.DATASETS
+}
+
+
+@dataclass(frozen=True)
+class Status:
+    """Whether a data set is present under a root."""
+
+    source: Source | None
+    """The one that would be read."""
+    missing: tuple[DataFile, ...]
+    """What the best source lacks; empty if any source is complete."""
+
+    @property
+    def present(self) -> bool:
+        """Whether it can be loaded."""
+        return self.source is not None
+
+
+def datasets() -> list[DatasetInfo]:
+    """Return every data set, in the order of the documentation."""
+    return list(_DATASETS.values())
+
+
+def find(name: str) -> DatasetInfo:
+    """Return the description of a data set."""
+    if name not in _DATASETS:
+        raise AemError(f"There is no data set {name!r}; there are {', '.join(_DATASETS)}.")
+    return _DATASETS[name]
+
+
+def status(name: str, root: str | Path | None = None) -> Status:
+    """Look for the files of a data set."""
+    info, folder = find(name), data_root(root)
+    for source in info.sources:
+        if source.present(folder):
+            return Status(source, ())
+    best = info.fetchable or info.sources[0]
+    return Status(None, tuple(file for file in best.files if not file.present(folder)))
+
+
+def load(name: str, root: str | Path | None = None) -> TableSplits:
+    """Read and prepare a data set and check it against its published sizes."""
+    info, folder = find(name), data_root(root)
+    found = status(name, root)
+    if found.source is None:
+        missing = ", ".join(file.path for file in found.missing)
+        raise AemError(f"{name} is not under {folder}, which lacks {missing}. {info.how_to_get}")
+    if found.source.read is None:
+        raise AemError(f"{name} is no table: read it with aem.data.{name}.load.")
+    splits = found.source.read(*(folder / file.path for file in found.source.files))
+    check_sizes(splits, info.rows, info.columns)
+    return splits
+
+
+def check_sizes(splits: TableSplits, rows: Rows, columns: int) -> None:
+    """Compare a prepared data set with its published sizes."""
+    found = Rows(len(splits.train), len(splits.validation), len(splits.test))
+    if found != rows or len(splits.columns) != columns:
+        raise AemError(
+            f"{splits.name} came out as {_sizes(found, len(splits.columns))}, "
+            f"expected {_sizes(rows, columns)}: its files are not the published ones."
+        )
+
+
+def _sizes(rows: Rows, columns: int) -> str:
+    return f"{' / '.join(f'{n:,}' for n in rows)} rows of {columns} columns"

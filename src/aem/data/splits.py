@@ -1,0 +1,45 @@
+"""What every table loader returns: three splits with the same columns."""
+
+from dataclasses import dataclass
+from typing import Self, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from aem.errors import AemError
+
+Table: TypeAlias = npt.NDArray[np.float32]
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class TableSplits:
+    """A prepared data set: float32 tables of rows × columns, ready to train on."""
+
+    name: str
+    train: Table
+    validation: Table
+    test: Table
+    columns: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for split in ("train", "validation", "test"):
+            table: Table = getattr(self, split)
+            if table.ndim != 2 or table.shape[1] != len(self.columns):
+                raise AemError(
+                    f"The {split} split of {self.name} has shape {table.shape}, "
+                    f"which does not fit its {len(self.columns)} columns."
+                )
+            if not np.isfinite(table).all():
+                raise AemError(f"The {split} split of {self.name} has missing or infinite values.")
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        splits: tuple[npt.NDArray[np.floating], npt.NDArray[np.floating], npt.NDArray[np.floating]],
+        columns: tuple[str, ...],
+    ) -> Self:
+        """Round the three tables of a recipe to float32."""
+        train, validation, test = (np.asarray(split, dtype=np.float32) for split in splits)
+        return cls(name, train, validation, test, columns)

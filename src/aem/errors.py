@@ -1,0 +1,5 @@
+"""Errors a user can cause, told in one sentence that names the culprit."""
+
+
+class AemError(Exception):
+    """Bad input: the message is the whole explanation and the command line prints nothing else."""

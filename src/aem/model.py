@@ -1,0 +1,180 @@
+"""AEM: an nn.Module that, called with a context or none, gives a distribution."""
+
+import copy
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from aem.conditionals import Conditionals
+from aem.config import ModelConfig
+from aem.distribution import AEMDistribution
+from aem.errors import AemError
+from aem.nn.energy import EnergyNetwork
+from aem.nn.features import FourierFeatures, choose_frequencies
+from aem.nn.incremental import IncrementalResMADE
+from aem.nn.resmade import ResMADE
+from aem.proposals import MixtureHead, UniformHead
+from aem.table import check_table
+
+
+class AEM(nn.Module):
+    """An autoregressive energy machine over D columns, in the units of the data.
+
+    Networks see standardised values z = (x − shift) / scale; both buffers are part of the model.
+    """
+
+    shift: Tensor
+    scale: Tensor
+    context_shift: Tensor
+    context_scale: Tensor
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        *,
+        shift: Float[Tensor, " D"] | None = None,
+        scale: Float[Tensor, " D"] | None = None,
+        context_shift: Float[Tensor, " Q"] | None = None,
+        context_scale: Float[Tensor, " Q"] | None = None,
+        frequencies: Float[Tensor, "D F"] | None = None,
+        columns: Sequence[str] = (),
+    ) -> None:
+        super().__init__()
+        d, q = config.features, config.context_features
+        if d < 1:
+            raise AemError("a model needs at least one feature")
+        if columns and len(columns) != d:
+            raise AemError(f"{len(columns)} column names for {d} features")
+        self.config = config
+        self.columns = tuple(columns) or tuple(f"x{i + 1}" for i in range(d))
+        self.register_buffer("shift", torch.zeros(d) if shift is None else shift)
+        self.register_buffer("scale", torch.ones(d) if scale is None else scale)
+        self.register_buffer("context_shift", torch.zeros(q) if context_shift is None else context_shift)
+        self.register_buffer("context_scale", torch.ones(q) if context_scale is None else context_scale)
+        if frequencies is None:
+            frequencies = torch.zeros(d, config.frequencies)
+        self.embedding = FourierFeatures(frequencies)
+        self.head = self._make_head()
+        self.arnn = ResMADE(
+            self.embedding,
+            self.head.size + config.gamma,
+            hidden=config.hidden,
+            blocks=config.blocks,
+            activation=config.activation,
+            dropout=config.dropout,
+            context_features=q,
+        )
+        self.energy = EnergyNetwork(
+            self.embedding.width,
+            config.gamma,
+            hidden=config.energy_hidden,
+            blocks=config.energy_blocks,
+            activation=config.energy_activation,
+            dropout=config.energy_dropout,
+        )
+        with torch.no_grad():
+            bias = self.arnn.final.bias.view(d, -1)
+            bias[:, : self.head.size] += self.head.initial_bias()
+
+    def _make_head(self) -> MixtureHead | UniformHead:
+        config = self.config
+        if config.proposal == "mixture":
+            return MixtureHead(config.components, config.min_scale)
+        if len(config.bounds) != config.features:
+            raise AemError(f"{len(config.bounds)} bounds for {config.features} features")
+        low, high = torch.tensor(config.bounds, dtype=torch.float64).unbind(-1)
+        shift, scale = self.shift.double(), self.scale.double()
+        dtype = self.shift.dtype
+        return UniformHead(((low - shift) / scale).to(dtype), ((high - shift) / scale).to(dtype))
+
+    @classmethod
+    def for_data(
+        cls,
+        config: ModelConfig,
+        x: NDArray[np.floating],
+        context: NDArray[np.floating] | None = None,
+        columns: Sequence[str] = (),
+    ) -> "AEM":
+        """A fresh model whose standardisation and frequencies fit the training rows."""
+        x = check_table(x, columns=columns, for_fitting=True)
+        shift, scale = x.mean(0), x.std(0)
+        context_shift = context_scale = None
+        q = 0
+        if context is not None:
+            context = check_table(context, what="context", for_fitting=True)
+            q = context.shape[1]
+            context_shift = torch.from_numpy(context.mean(0)).float()
+            context_scale = torch.from_numpy(context.std(0)).float()
+        frequencies = choose_frequencies((x - shift) / scale, config.frequencies)
+        fields = {**config.__dict__, "features": x.shape[1], "context_features": q}
+        return cls(
+            ModelConfig(**fields),
+            shift=torch.from_numpy(shift).float(),
+            scale=torch.from_numpy(scale).float(),
+            context_shift=context_shift,
+            context_scale=context_scale,
+            frequencies=torch.from_numpy(frequencies).float(),
+            columns=columns,
+        )
+
+    def standardise(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        """From the units of the data to what the networks see."""
+        return (x - self.shift) / self.scale
+
+    def standardise_context(
+        self, context: Float[Tensor, "*B Q"] | None
+    ) -> Float[Tensor, "*B Q"] | None:
+        """The same for a context."""
+        return None if context is None else (context - self.context_shift) / self.context_scale
+
+    def conditionals(
+        self, z: Float[Tensor, "B D"], context: Float[Tensor, "B Q"] | None = None
+    ) -> Conditionals:
+        """All D conditionals of standardised rows, in one pass of the ARNN."""
+        return self.interpret(self.arnn(z, context))
+
+    def interpret(self, outputs: Float[Tensor, "*B O"], feature: int | None = None) -> Conditionals:
+        """ARNN outputs [..., D, O], or those of one feature [..., O], as conditionals."""
+        phi, gamma = outputs.split((self.head.size, self.config.gamma), -1)
+        frequencies = self.embedding.frequencies
+        return Conditionals(
+            self.head(phi, feature),
+            self.energy.project(gamma),
+            frequencies if feature is None else frequencies[feature],
+            self.energy,
+            self.config.energy,
+        )
+
+    def sequence(
+        self, rows: int, context: Float[Tensor, "B Q"] | None = None
+    ) -> "ConditionalSequence":
+        """The conditionals one after the other, for sampling."""
+        return ConditionalSequence(self, rows, context)
+
+    def forward(self, context: Float[Tensor, "*B Q"] | None = None) -> AEMDistribution:
+        """The distribution p(x), or p(x | context) for each row of the context."""
+        return AEMDistribution(self, context)
+
+    def in_double(self) -> "AEM":
+        """A float64 copy in evaluation mode, for exact scores."""
+        return copy.deepcopy(self).double().eval()
+
+
+class ConditionalSequence:
+    """Feature by feature: `next()` gives p(x_d | x_<d), `push(z_d)` fixes x_d."""
+
+    def __init__(self, model: AEM, rows: int, context: Tensor | None) -> None:
+        self.model = model
+        self.state = IncrementalResMADE(model.arnn, rows, context)
+
+    def next(self) -> Conditionals:
+        """The conditional of the next feature for every row: batch shape [B]."""
+        return self.model.interpret(self.state.outputs(), self.state.known).flatten()
+
+    def push(self, z: Float[Tensor, " B"]) -> None:
+        """Fix the next feature."""
+        self.state.push(z)

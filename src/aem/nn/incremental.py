@@ -1,0 +1,76 @@
+"""ResMADE one feature at a time: all D steps together cost about one forward pass.
+
+Hidden units are sorted by degree, so when x_d becomes known exactly the units of degree d become
+computable in every layer, and they read only units that are known already. Each unit is computed
+once. A plain sampler runs the whole network D times instead.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from aem.nn.features import REACH, fourier_features
+from aem.nn.masks import hidden_degrees
+from aem.nn.resmade import ResMADE
+
+
+class IncrementalResMADE:
+    """Call `outputs()` for the next feature's parameters, then `push(x_d)`, D times (evaluation)."""
+
+    def __init__(
+        self, network: ResMADE, rows: int, context: Float[Tensor, "B Q"] | None = None
+    ) -> None:
+        self.network = network
+        self.known = 0  # features pushed so far
+        weight = network.initial.weight
+        hidden = weight.shape[0]
+        degrees = hidden_degrees(
+            network.features, hidden, conditional=network.context_features > 0
+        )
+        # ends[d]: how many hidden units have degree ≤ d
+        thresholds = torch.arange(network.features + 1)
+        self.ends: list[int] = torch.searchsorted(degrees, thresholds, right=True).tolist()
+        self.shifts = network.context_shifts(context, rows)
+        self.embedded = weight.new_zeros(rows, network.initial.in_features)
+        # Activations entering each layer, filled from the left: two per block and one at the end.
+        self.inputs = [weight.new_zeros(rows, hidden) for _ in range(2 * len(network.blocks) + 1)]
+        self._advance(0, self.ends[0])
+
+    def outputs(self) -> Float[Tensor, "B O"]:
+        """Parameters of the next conditional."""
+        net, end = self.network, self.ends[self.known]
+        own = slice(self.known * net.outputs, (self.known + 1) * net.outputs)
+        # Units of degree ≤ known are all this feature may see, so the mask is one everywhere here.
+        weight, bias = net.final.weight[own, :end], net.final.bias[own]
+        return F.linear(self.inputs[-1][:, :end], weight, bias)
+
+    def push(self, x: Float[Tensor, " B"]) -> None:
+        """Make the next feature known."""
+        net, d = self.network, self.known
+        width = net.embedding.width
+        embedded = fourier_features(x.clamp(-REACH, REACH), net.embedding.frequencies[d])
+        self.embedded[:, d * width : (d + 1) * width] = embedded
+        self.known = d + 1
+        self._advance(self.ends[d], self.ends[d + 1])
+
+    def _advance(self, start: int, end: int) -> None:
+        """Compute hidden units start … end in every layer."""
+        if start == end:
+            return
+        net, new = self.network, slice(start, end)
+        seen = self.known * net.embedding.width
+        layer = net.initial
+        h = F.linear(self.embedded[:, :seen], layer.weight[new, :seen], layer.bias[new])
+        if self.shifts[0] is not None:
+            h = h + self.shifts[0][:, new]
+        for i, block in enumerate(net.blocks):
+            first, second = self.inputs[2 * i], self.inputs[2 * i + 1]
+            first[:, new] = net.activation(h)
+            t = F.linear(first[:, :end], block.first.weight[new, :end], block.first.bias[new])
+            shift = self.shifts[i + 1]
+            if shift is not None:
+                t = t + shift[:, new]
+            second[:, new] = net.activation(t)
+            h = h + F.linear(second[:, :end], block.second.weight[new, :end], block.second.bias[new])
+        self.inputs[-1][:, new] = net.activation(h)

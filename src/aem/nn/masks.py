@@ -1,0 +1,51 @@
+"""Degrees and masks: which unit may look at which input (paper, appendix A)."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from aem.errors import AemError
+
+
+def hidden_degrees(features: int, hidden: int, *, conditional: bool = False) -> Int[Tensor, " H"]:
+    """The degree of each hidden unit: how many leading inputs it may depend on.
+
+    The paper assigns d_k = (k − 1) mod (D − 1) + 1. Units are exchangeable, so we keep that multiset
+    but sort it: equal degrees become contiguous, every mask block-triangular, and one more feature
+    costs only its own units when sampling (`aem.nn.incremental`).
+
+    The first feature depends on no input, so without a conditioning vector no unit serves it. With
+    one, p(x_1 | c) must see c: units of degree 0 (context alone) join the cycle. D = 1 has no other.
+    """
+    if hidden < features:
+        raise AemError(
+            f"hidden width {hidden} is below the number of features {features}: "
+            "some features would have no hidden unit of their degree and their values would be lost"
+        )
+    lowest = 0 if conditional or features == 1 else 1
+    degrees = torch.arange(hidden) % (features - lowest) + lowest if features > 1 else None
+    return torch.zeros(hidden, dtype=torch.long) if degrees is None else degrees.sort().values
+
+
+class MaskedLinear(nn.Linear):
+    """A linear layer whose weight (i, j) exists where out_degree i ≥ (strict: >) in_degree j."""
+
+    mask: Tensor
+
+    def __init__(
+        self, in_degrees: Int[Tensor, " I"], out_degrees: Int[Tensor, " O"], *, strict: bool = False
+    ) -> None:
+        super().__init__(len(in_degrees), len(out_degrees))
+        out, inp = out_degrees[:, None], in_degrees[None, :]
+        mask = out > inp if strict else out >= inp
+        # The mask follows from the configuration, so it is not part of a saved model.
+        self.register_buffer("mask", mask.to(self.weight.dtype), persistent=False)
+
+    def masked_weight(self) -> Float[Tensor, "O I"]:
+        """The weight that is actually used."""
+        return self.weight * self.mask
+
+    def forward(self, x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
+        """Apply the masked layer."""
+        return F.linear(x, self.masked_weight(), self.bias)

@@ -1,0 +1,80 @@
+"""ResMADE: one pass that gives every conditional its parameters (paper, appendix A)."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from aem.errors import AemError
+from aem.nn.blocks import ResidualBlock, activation_named
+from aem.nn.features import FourierFeatures
+from aem.nn.masks import MaskedLinear, hidden_degrees
+
+
+class ResMADE(nn.Module):
+    """x → outputs [B, D, O], the d-th of which depends on x_<d (and the context) alone."""
+
+    def __init__(
+        self,
+        embedding: FourierFeatures,
+        outputs: int,
+        *,
+        hidden: int,
+        blocks: int,
+        activation: str = "relu",
+        dropout: float = 0.0,
+        context_features: int = 0,
+    ) -> None:
+        super().__init__()
+        features = embedding.frequencies.shape[0]
+        self.features, self.outputs = features, outputs
+        self.context_features = context_features
+        self.embedding = embedding
+        self.activation = activation_named(activation)
+        feature_degrees = torch.arange(1, features + 1)
+        degrees = hidden_degrees(features, hidden, conditional=context_features > 0)
+        self.initial = MaskedLinear(feature_degrees.repeat_interleave(embedding.width), degrees)
+        self.blocks = nn.ModuleList(
+            ResidualBlock(
+                MaskedLinear(degrees, degrees),
+                MaskedLinear(degrees, degrees),
+                self.activation,
+                dropout,
+            )
+            for _ in range(blocks)
+        )
+        self.final = MaskedLinear(degrees, feature_degrees.repeat_interleave(outputs), strict=True)
+        # The conditioning vector reaches every unit: no degree restricts what it may influence.
+        self.context_layers = nn.ModuleList(
+            nn.Linear(context_features, hidden, bias=False)
+            for _ in range(blocks + 1 if context_features else 0)
+        )
+
+    def context_shifts(
+        self, context: Float[Tensor, "B Q"] | None, batch: int
+    ) -> list[Tensor | None]:
+        """What the conditioning vector adds to the projection and to each block."""
+        if self.context_features == 0:
+            if context is not None:
+                raise AemError("this model was built without a context but was given one")
+            return [None] * (len(self.blocks) + 1)
+        if context is None:
+            raise AemError(f"this model needs a context of {self.context_features} numbers a row")
+        if context.shape != (batch, self.context_features):
+            raise AemError(
+                f"the context has shape {tuple(context.shape)}, "
+                f"this model needs {(batch, self.context_features)}"
+            )
+        return [layer(context) for layer in self.context_layers]
+
+    def forward(
+        self, x: Float[Tensor, "B D"], context: Float[Tensor, "B Q"] | None = None
+    ) -> Float[Tensor, "B D O"]:
+        """Emit the outputs of all D conditionals in one pass."""
+        shift, *block_shifts = self.context_shifts(context, len(x))
+        h: Tensor = self.initial(self.embedding(x).flatten(-2))
+        if shift is not None:
+            h = h + shift
+        for block, block_shift in zip(self.blocks, block_shifts, strict=True):
+            h = block(h, block_shift)
+        outputs: Tensor = self.final(self.activation(h))
+        return outputs.unflatten(-1, (self.features, self.outputs))

@@ -1,0 +1,227 @@
+"""Proposals q(x_d; φ_d): the tractable distribution each energy is measured with.
+
+A *head* turns the numbers φ that the ARNN emits into a proposal for a batch of conditionals.
+Shapes: a proposal has any batch shape `*B` (usually [B, D]); nodes come last, `[*B, S]`.
+
+Stratified nodes cut [0, 1) into S equal strata and put one uniform in each. To spare an inverse CDF
+the mixture sends u through its components in order: the component whose share of [0, 1) holds u,
+then the normal quantile of the remainder. That is an exact sampler, and `position` is its inverse.
+"""
+
+import math
+from typing import Protocol, Self
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from aem.errors import AemError
+from aem.quantiles import invert_mixture_cdf
+
+LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
+
+
+def stratified_uniforms(like: Float[Tensor, "*B"], nodes: int) -> Float[Tensor, "*B S"]:
+    """One uniform in each of S strata of [0, 1)."""
+    shape = (*like.shape, nodes)
+    noise = torch.rand(shape, dtype=like.dtype, device=like.device)
+    u = (torch.arange(nodes, dtype=like.dtype, device=like.device) + noise) / nodes
+    return u.clamp(max=1 - torch.finfo(like.dtype).eps / 2)  # rounding can reach one
+
+
+class Proposal(Protocol):
+    """What the rest of the library asks of a proposal."""
+
+    @property
+    def batch(self) -> Float[Tensor, "*B"]:
+        """A tensor of the batch's shape, type and device."""
+
+    def log_prob(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
+        """Log density at each node."""
+
+    def cdf(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
+        """Probability of lying below each node."""
+
+    def icdf(self, u: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
+        """Quantiles."""
+
+    def transport(self, u: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
+        """Send uniforms to draws; not monotone in general."""
+
+    def position(self, x: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
+        """A uniform that `transport` would send to x, drawn at random where there are several."""
+
+    def select(self, index: Int[Tensor, " P"]) -> Self:
+        """The proposals of some conditionals of a flat batch."""
+
+    def flatten(self) -> Self:
+        """One batch axis."""
+
+
+class GaussianMixture:
+    """A mixture of K Gaussians for each conditional of a batch."""
+
+    def __init__(
+        self,
+        logits: Float[Tensor, "*B K"],
+        locs: Float[Tensor, "*B K"],
+        scales: Float[Tensor, "*B K"],
+    ) -> None:
+        self.log_weights = logits.log_softmax(-1)
+        self.locs, self.scales = locs, scales
+
+    @property
+    def batch(self) -> Float[Tensor, "*B"]:
+        """A tensor of the batch's shape, type and device."""
+        return self.locs[..., 0]
+
+    def _standardise(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S K"]:
+        return (x[..., None] - self.locs[..., None, :]) / self.scales[..., None, :]
+
+    def _joint_log_prob(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S K"]:
+        constant = self.log_weights - self.scales.log() - LOG_ROOT_2PI
+        return constant[..., None, :] - 0.5 * self._standardise(x).square()
+
+    def log_prob(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
+        """Log density at each node."""
+        return self._joint_log_prob(x).logsumexp(-1)
+
+    def cdf(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
+        """Probability of lying below each node."""
+        below = torch.special.ndtr(self._standardise(x))
+        return (self.log_weights.exp()[..., None, :] * below).sum(-1)
+
+    def icdf(self, u: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
+        """Quantiles, to the last bits of the type."""
+        weights = self.log_weights.exp()
+        return invert_mixture_cdf(u, weights, self.locs, self.scales)
+
+    def transport(self, u: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
+        """Component by cumulative weight, then the normal quantile of the remainder."""
+        weights = self.log_weights.exp()
+        ends = weights.cumsum(-1)
+        ends = ends / ends[..., -1:]
+        component = torch.searchsorted(ends, u.contiguous(), right=True).clamp(max=ends.shape[-1] - 1)
+        end, weight = ends.gather(-1, component), weights.gather(-1, component)
+        smallest = torch.finfo(u.dtype).eps / 2
+        v = (1 - (end - u) / weight.clamp_min(smallest)).clamp(smallest, 1 - smallest)
+        locs, scales = self.locs.gather(-1, component), self.scales.gather(-1, component)
+        return locs + scales * torch.special.ndtri(v)
+
+    def position(self, x: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
+        """Draw the component x came from, then the place x has within that component's share."""
+        shares = self._joint_log_prob(x[..., None])[..., 0, :].softmax(-1).cumsum(-1)
+        u = torch.rand(x.shape, dtype=x.dtype, device=x.device)[..., None]
+        component = torch.searchsorted(shares, u, right=True).clamp(max=shares.shape[-1] - 1)
+        weights = self.log_weights.exp()
+        ends = weights.cumsum(-1)
+        weight = weights.gather(-1, component)
+        start = ends.gather(-1, component) - weight
+        standardised = self._standardise(x[..., None])[..., 0, :].gather(-1, component)
+        return ((start + weight * torch.special.ndtr(standardised)) / ends[..., -1:])[..., 0]
+
+    def select(self, index: Int[Tensor, " P"]) -> "GaussianMixture":
+        """The proposals of some conditionals of a flat batch."""
+        return GaussianMixture(self.log_weights[index], self.locs[index], self.scales[index])
+
+    def flatten(self) -> "GaussianMixture":
+        """One batch axis."""
+        k = self.locs.shape[-1]
+        parts = (self.log_weights, self.locs, self.scales)
+        return GaussianMixture(*(t.reshape(-1, k) for t in parts))
+
+    def mean(self) -> Float[Tensor, "*B"]:
+        """The mean of each mixture."""
+        return (self.log_weights.exp() * self.locs).sum(-1)
+
+
+class FixedUniform:
+    """The same uniform on [low, high] whatever the row; the bounds are the user's."""
+
+    def __init__(self, low: Float[Tensor, "*B"], high: Float[Tensor, "*B"]) -> None:
+        self.low, self.high = low, high
+
+    @property
+    def batch(self) -> Float[Tensor, "*B"]:
+        """A tensor of the batch's shape, type and device."""
+        return self.low
+
+    def log_prob(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
+        """−log width inside, −inf outside."""
+        low, high = self.low[..., None], self.high[..., None]
+        inside = (x >= low) & (x <= high)
+        return torch.where(inside, -(high - low).log(), -torch.inf)
+
+    def cdf(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
+        """Probability of lying below each node."""
+        low, high = self.low[..., None], self.high[..., None]
+        return ((x - low) / (high - low)).clamp(0, 1)
+
+    def icdf(self, u: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
+        """Quantiles."""
+        low, high = self.low[..., None], self.high[..., None]
+        return low + u * (high - low)
+
+    transport = icdf
+
+    def position(self, x: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
+        """The only uniform there is for x."""
+        return self.cdf(x[..., None])[..., 0]
+
+    def select(self, index: Int[Tensor, " P"]) -> "FixedUniform":
+        """The proposals of some conditionals of a flat batch."""
+        return FixedUniform(self.low[index], self.high[index])
+
+    def flatten(self) -> "FixedUniform":
+        """One batch axis."""
+        return FixedUniform(self.low.reshape(-1), self.high.reshape(-1))
+
+
+class MixtureHead(torch.nn.Module):
+    """φ [*B, 3K] → a mixture: logits, locations, and scales through softplus above a minimum."""
+
+    def __init__(self, components: int, min_scale: float) -> None:
+        super().__init__()
+        self.components, self.min_scale = components, min_scale
+        self.size = 3 * components
+
+    def initial_bias(self) -> Float[Tensor, " P"]:
+        """Where training starts: components side by side over standardised data, scale about one half.
+
+        Components that start on top of each other receive the same gradient and part slowly.
+        """
+        k = self.components
+        locs = torch.special.ndtri((torch.arange(k) + 0.5) / k)
+        raw_scale = math.log(math.expm1(0.5))
+        return torch.cat((torch.zeros(k), locs, torch.full((k,), raw_scale)))
+
+    def forward(self, phi: Float[Tensor, "*B P"], feature: int | None = None) -> GaussianMixture:
+        """Build the proposal, in float32 at least: its tails do not survive bf16."""
+        phi = phi.to(torch.promote_types(phi.dtype, torch.float32))
+        logits, locs, raw_scales = phi.split(self.components, -1)
+        return GaussianMixture(logits, locs, self.min_scale + F.softplus(raw_scales))
+
+
+class UniformHead(torch.nn.Module):
+    """No parameters: the proposal is the same for every row."""
+
+    low: Tensor
+    high: Tensor
+
+    def __init__(self, low: Float[Tensor, " D"], high: Float[Tensor, " D"]) -> None:
+        super().__init__()
+        if not bool((low < high).all()):
+            raise AemError("a uniform proposal needs bounds with low < high for every column")
+        self.size = 0
+        self.register_buffer("low", low)
+        self.register_buffer("high", high)
+
+    def initial_bias(self) -> Float[Tensor, " 0"]:
+        """Nothing to start."""
+        return torch.zeros(0)
+
+    def forward(self, phi: Float[Tensor, "*B P"], feature: int | None = None) -> FixedUniform:
+        """Spread the bounds over the batch: over [..., D], or one feature's over any shape."""
+        low, high = (self.low, self.high) if feature is None else (self.low[feature], self.high[feature])
+        return FixedUniform(low.expand(phi.shape[:-1]), high.expand(phi.shape[:-1]))

@@ -1,0 +1,58 @@
+"""Quantiles of a Gaussian mixture, which have no closed form."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+MOST_STEPS = 80
+
+
+def invert_mixture_cdf(
+    u: Float[Tensor, "*B S"],
+    weights: Float[Tensor, "*B K"],
+    locs: Float[Tensor, "*B K"],
+    scales: Float[Tensor, "*B K"],
+) -> Float[Tensor, "*B S"]:
+    """Solve F(x) = u by Newton's method kept inside a shrinking bracket.
+
+    The quantile of a mixture lies between the smallest and the largest quantile of its components.
+    Newton converges in a few steps where the density is not small; where it would leave the bracket
+    (between separated modes) the step is a bisection. Finished points leave the iteration.
+    """
+    k = locs.shape[-1]
+    rows = torch.arange(u[..., 0].numel(), device=u.device).repeat_interleave(u.shape[-1])
+    # Below the smallest normal number ndtri gives −inf; no mass worth an integral lies there.
+    tiny = torch.finfo(u.dtype).tiny
+    target = u.reshape(-1).clamp(tiny, 1 - torch.finfo(u.dtype).eps / 2)
+    w, m, s = (t.reshape(-1, k) for t in (weights, locs, scales))
+    quantile = torch.special.ndtri(target)[:, None]
+    candidates = m[rows] + s[rows] * quantile
+    # A component without weight has no say in where the quantile is.
+    heavy = w[rows] > 0
+    low = candidates.masked_fill(~heavy, torch.inf).amin(-1)
+    high = candidates.masked_fill(~heavy, -torch.inf).amax(-1)
+    x = (w[rows] * candidates).sum(-1).clamp(low, high)
+    del candidates, heavy
+
+    result = x.clone()
+    active = torch.arange(len(x), device=x.device)
+    eps = torch.finfo(x.dtype).eps
+    for _ in range(MOST_STEPS):
+        wa, ma, sa = w[rows], m[rows], s[rows]
+        z = (x[:, None] - ma) / sa
+        miss = (wa * torch.special.ndtr(z)).sum(-1) - target
+        density = (wa / sa * torch.exp(-0.5 * z.square())).sum(-1) * 0.3989422804014327
+        low = torch.where(miss < 0, x, low)
+        high = torch.where(miss > 0, x, high)
+        step = x - miss / density.clamp_min(tiny)
+        inside = (step > low) & (step < high)
+        new = torch.where(inside, step, 0.5 * (low + high))
+        resolution = 4 * eps * (x.abs() + sa.amin(-1))
+        done = (miss.abs() <= 4 * eps * target) | ((new - x).abs() <= resolution)
+        result[active] = torch.where(done, x, new)
+        keep = ~done
+        if not bool(keep.any()):
+            break
+        active, rows, target = active[keep], rows[keep], target[keep]
+        x, low, high = new[keep], low[keep], high[keep]
+    return result.reshape(u.shape)

@@ -1,0 +1,102 @@
+"""Drawing rows: feature by feature, each from its own one-dimensional conditional.
+
+*exact*: accept a draw y of the proposal with probability w(y); see `aem.conditionals` for why the
+relative form makes this exact. A conditional needs 1/Z draws on average.
+*resample*: the paper's, one of N proposal draws in proportion to its weight; exact as N → ∞.
+*proposal*: the proposal itself.
+"""
+
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from aem.conditionals import Conditionals
+from aem.errors import AemError
+
+if TYPE_CHECKING:
+    from aem.model import AEM
+
+RESAMPLED = 100  # proposals a resampled value is chosen from, as in the paper
+BLOCK = 2**14  # rows drawn together: bounds memory, large enough to keep the processor busy
+MOST_ROUNDS = 200
+
+
+def draw(
+    model: "AEM", rows: int, context: Float[Tensor, "B Q"] | None, method: str
+) -> Float[Tensor, "B D"]:
+    """Draw standardised rows, a block at a time."""
+    if method not in SAMPLERS:
+        raise AemError(f"unknown sampling method '{method}'; known: {', '.join(SAMPLERS)}")
+    sampler = SAMPLERS[method]
+    parts = []
+    for start in range(0, rows, BLOCK):
+        count = min(BLOCK, rows - start)
+        sequence = model.sequence(
+            count, None if context is None else context[start : start + count]
+        )
+        columns = []
+        for _ in range(model.config.features):
+            value = sampler(sequence.next())
+            sequence.push(value)
+            columns.append(value)
+        parts.append(torch.stack(columns, -1))
+    return torch.cat(parts) if parts else model.shift.new_zeros(0, model.config.features)
+
+
+def proposal_draws(conditionals: Conditionals, count: int) -> Float[Tensor, "B S"]:
+    """S iid draws of each proposal."""
+    like = conditionals.proposal.batch
+    u = torch.rand((*like.shape, count), dtype=like.dtype, device=like.device)
+    return conditionals.proposal.transport(u)
+
+
+def from_proposal(conditionals: Conditionals) -> Float[Tensor, " B"]:
+    """One draw of each proposal."""
+    return proposal_draws(conditionals, 1)[:, 0]
+
+
+def by_resampling(conditionals: Conditionals) -> Float[Tensor, " B"]:
+    """One of N proposal draws, chosen by its importance weight (sampling importance resampling)."""
+    y = proposal_draws(conditionals, RESAMPLED)
+    log_w = conditionals.log_weight(y)
+    chosen = torch.multinomial((log_w - log_w.amax(-1, keepdim=True)).exp(), 1)
+    return y.gather(-1, chosen)[:, 0]
+
+
+def by_rejection(conditionals: Conditionals) -> Float[Tensor, " B"]:
+    """Propose until accepted; exact, because the relative form has w ≤ 1."""
+    if conditionals.form != "relative":
+        return by_inversion(conditionals)
+    result = torch.empty_like(conditionals.proposal.batch)
+    waiting = torch.arange(len(result), device=result.device)
+    tries = 1
+    for _ in range(MOST_ROUNDS):
+        some = conditionals.select(waiting)
+        y = proposal_draws(some, tries)
+        accepted = torch.rand_like(y).log() < some.log_weight(y)
+        hit = accepted.any(-1)
+        # The first accepted of several tries is a draw as good as if they had come one by one.
+        first = accepted.to(torch.uint8).argmax(-1, keepdim=True)
+        result[waiting[hit]] = y.gather(-1, first)[hit, 0]
+        waiting = waiting[~hit]
+        if not len(waiting):
+            return result
+        # The fewer are left, the less likely they accept: give them more tries a round.
+        tries = min(2 * tries, 64)
+    result[waiting] = by_inversion(conditionals.select(waiting))
+    return result
+
+
+def by_inversion(conditionals: Conditionals) -> Float[Tensor, " B"]:
+    """Exact by inverting the CDF."""
+    raise AemError("not yet")
+
+
+SAMPLERS = {
+    "exact": by_rejection,
+    "inverse": by_inversion,
+    "resample": by_resampling,
+    "proposal": from_proposal,
+}

@@ -1,0 +1,64 @@
+"""Checks at the edge: a table of finite numbers, or one sentence that says what is wrong."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aem.errors import AemError
+
+FEWEST_ROWS = 10
+
+
+def check_table(
+    values: ArrayLike,
+    *,
+    columns: Sequence[str] = (),
+    features: int | None = None,
+    what: str = "data",
+    for_fitting: bool = False,
+) -> NDArray[np.float64]:
+    """Return the values as a float64 [B, D] array, or raise an `AemError` naming the culprit."""
+    try:
+        table = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise AemError(f"the {what} must be numbers: {error}") from error
+    if table.ndim != 2:
+        raise AemError(f"the {what} must be a table of rows and columns, not of shape {table.shape}")
+    if features is not None and table.shape[1] != features:
+        raise AemError(f"the {what} has {table.shape[1]} columns, the model has {features}")
+    if columns and len(columns) != table.shape[1]:
+        raise AemError(f"{len(columns)} column names for {table.shape[1]} columns of the {what}")
+    if table.shape[1] == 0:
+        raise AemError(f"the {what} has no columns")
+    names = list(columns) or [f"x{i + 1}" for i in range(table.shape[1])]
+    _refuse_non_finite(table, names, what)
+    if for_fitting:
+        if len(table) < FEWEST_ROWS:
+            raise AemError(f"the {what} has {len(table)} rows, fitting needs at least {FEWEST_ROWS}")
+        constant = np.flatnonzero(np.ptp(table, axis=0) == 0)
+        if len(constant):
+            listed = ", ".join(f"'{names[i]}'" for i in constant[:5])
+            raise AemError(
+                f"column {listed} of the {what} is constant: it has no density; leave it out"
+            )
+        # Beyond this the deviation itself overflows, or drowns the column's other values.
+        huge = np.flatnonzero(~np.isfinite(table.std(axis=0)) | (table.std(axis=0) == 0))
+        if len(huge):
+            raise AemError(
+                f"column '{names[huge[0]]}' of the {what} has values too extreme to standardise"
+            )
+    return table
+
+
+def _refuse_non_finite(table: NDArray[np.float64], names: Sequence[str], what: str) -> None:
+    bad = ~np.isfinite(table)
+    if not bad.any():
+        return
+    column = int(bad.any(axis=0).argmax())
+    rows = np.flatnonzero(bad[:, column])
+    value = "NaN" if np.isnan(table[rows[0], column]) else "an infinite value"
+    raise AemError(
+        f"column '{names[column]}' of the {what} has {value} in row {rows[0]}"
+        f" ({len(rows)} of {len(table)} rows are not finite there)"
+    )

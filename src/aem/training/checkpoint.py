@@ -1,0 +1,123 @@
+"""Everything a run needs to go on as if it had never stopped, in one safe file."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from aem.config import TrainConfig, to_mapping
+from aem.errors import AemError
+from aem.io import header, read_tensors, write_tensors
+from aem.model import AEM
+
+# Settings that may change between a run and its continuation without changing the result.
+FREE = ("device", "checkpoint_seconds")
+
+
+@dataclass
+class Progress:
+    """Where a run stands."""
+
+    step: int = 0
+    seconds: float = 0.0
+    best_score: float = float("-inf")
+    best_step: int = 0
+    best_weights: dict[str, Tensor] = field(default_factory=dict)
+    history: list[dict[str, float]] = field(default_factory=list)
+
+
+def settings(config: TrainConfig) -> dict[str, Any]:
+    """The part of a training configuration that decides its result."""
+    return {k: v for k, v in to_mapping(config).items() if k not in FREE}
+
+
+def save_checkpoint(
+    path: Path,
+    model: AEM,
+    average: AEM,
+    optimiser: torch.optim.Optimizer,
+    config: TrainConfig,
+    progress: Progress,
+) -> None:
+    """Write the state atomically: a kill leaves the previous checkpoint or this one."""
+    tensors: dict[str, Tensor] = {"random.cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        tensors["random.cuda"] = torch.cuda.get_rng_state()
+    groups: list[tuple[str, dict[str, Tensor]]] = [
+        ("model", model.state_dict()),
+        ("average", average.state_dict()),
+        ("best", progress.best_weights),
+    ]
+    for index, state in optimiser.state_dict()["state"].items():
+        groups.append((f"optimiser.{index}", state))
+    for prefix, group in groups:
+        tensors.update({f"{prefix}.{name}": tensor for name, tensor in group.items()})
+    metadata = {
+        **header("checkpoint", model),
+        "train": settings(config),
+        "progress": {
+            "step": progress.step,
+            "seconds": progress.seconds,
+            # JSON has no infinity: before the first validation there is no best score.
+            "best_score": progress.best_score if progress.best_weights else None,
+            "best_step": progress.best_step,
+            "history": progress.history,
+        },
+    }
+    write_tensors(path, tensors, metadata)
+
+
+def load_checkpoint(
+    path: Path,
+    model: AEM,
+    average: AEM,
+    optimiser: torch.optim.Optimizer,
+    config: TrainConfig,
+) -> Progress:
+    """Put a run back where it was; refuse a checkpoint that belongs to another run."""
+    tensors, metadata = read_tensors(path, "checkpoint")
+    expected = header("checkpoint", model)
+    # Through JSON a tuple comes back as a list.
+    if str(metadata["config"]) != str(_plain(expected["config"])):
+        raise AemError(f"{path} belongs to a model of other settings; choose another folder")
+    for key, value in settings(config).items():
+        if metadata["train"].get(key) != value:
+            raise AemError(
+                f"{path} was made with {key} = {metadata['train'].get(key)}, "
+                f"this run asks for {value}; choose another folder or the same settings"
+            )
+
+    def group(prefix: str) -> dict[str, Tensor]:
+        start = f"{prefix}."
+        return {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
+
+    model.load_state_dict(group("model"))
+    average.load_state_dict(group("average"))
+    template = optimiser.state_dict()
+    count = len(template["param_groups"][0]["params"])
+    states = {i: group(f"optimiser.{i}") for i in range(count)}
+    optimiser.load_state_dict({**template, "state": {i: s for i, s in states.items() if s}})
+    torch.set_rng_state(tensors["random.cpu"])
+    if torch.cuda.is_available() and "random.cuda" in tensors:
+        torch.cuda.set_rng_state(tensors["random.cuda"])
+    saved = metadata["progress"]
+    best = saved["best_score"]
+    return Progress(
+        saved["step"],
+        saved["seconds"],
+        float("-inf") if best is None else best,
+        saved["best_step"],
+        group("best"),
+        saved["history"],
+    )
+
+
+def _plain(value: Any) -> Any:
+    """Tuples as lists, as JSON returns them."""
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    return value

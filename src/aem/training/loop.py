@@ -1,0 +1,209 @@
+"""The training loop: batches in, the best averaged weights out."""
+
+import copy
+import math
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from aem.config import TrainConfig
+from aem.errors import AemError
+from aem.model import AEM
+from aem.normalizers import fixed_normalizer
+from aem.table import check_table
+from aem.training.batches import Batches
+from aem.training.checkpoint import Progress, load_checkpoint, save_checkpoint
+from aem.training.report import Reporter
+from aem.training.steps import EagerStep, GraphStep, Step, make_optimiser
+
+VALIDATION_NODES = 100
+LOOK_EVERY = 50  # steps between looks at the loss where looking makes the host wait
+
+
+def choose_device(name: str) -> torch.device:
+    """The named device, or the best there is for 'auto'."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise AemError(f"unknown device '{name}'; try auto, cpu or cuda") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise AemError("device 'cuda' was asked for but no CUDA device is available")
+    return device
+
+
+def use_bfloat16(precision: str, device: torch.device) -> bool:
+    """Mixed precision pays on a GPU; a CPU computes in float32."""
+    return precision == "bfloat16" or (precision == "auto" and device.type == "cuda")
+
+
+@torch.no_grad()
+def validation_scores(
+    model: AEM,
+    z: Float[Tensor, "N D"],
+    context: Float[Tensor, "N Q"] | None,
+    block: int = 1024,
+) -> tuple[float, float]:
+    """Mean log p (fixed nodes, repeatable) and log q, in the units of the data."""
+    log_p = log_q = 0.0
+    for start in range(0, len(z), block):
+        rows = z[start : start + block]
+        some = None if context is None else context[start : start + block]
+        conditionals = model.conditionals(rows, some)
+        q = conditionals.proposal.log_prob(rows[..., None])[..., 0]
+        w = conditionals.log_weight(rows[..., None])[..., 0]
+        p = q + w - fixed_normalizer(conditionals, VALIDATION_NODES)
+        log_p += float(p.sum(dtype=torch.float64))
+        log_q += float(q.sum(dtype=torch.float64))
+    log_scale = float(model.scale.double().log().sum())
+    return log_p / len(z) - log_scale, log_q / len(z) - log_scale
+
+
+def fit(
+    model: AEM,
+    train: NDArray[np.floating],
+    validation: NDArray[np.floating],
+    config: TrainConfig | None = None,
+    *,
+    context: NDArray[np.floating] | None = None,
+    validation_context: NDArray[np.floating] | None = None,
+    folder: str | Path | None = None,
+    quiet: bool = False,
+) -> Progress:
+    """Fit a model in place and leave the best averaged weights in it.
+
+    With a folder the run writes checkpoints there and, started again with the same settings, goes on
+    where it stopped; on a CPU it then ends with the same bits as a run that never stopped.
+    """
+    config = config or TrainConfig()
+    device = choose_device(config.device)
+    folder = None if folder is None else Path(folder)
+    model.to(device).train()
+    rows = _prepare(model, train, "training data", device)
+    held_out = _prepare(model, validation, "validation data", device)
+    row_context = _prepare_context(model, context, len(train), device)
+    held_out_context = _prepare_context(model, validation_context, len(validation), device)
+
+    average = copy.deepcopy(model).eval().requires_grad_(False)
+    optimiser = make_optimiser(model, config, device)
+    checkpoint = None if folder is None else folder / "checkpoint.safetensors"
+    devices = [device] if device.type == "cuda" else []
+    with (
+        torch.random.fork_rng(devices=devices),
+        Reporter(
+            config.steps,
+            quiet=quiet,
+            tensorboard=None if folder is None else folder / "tensorboard",
+        ) as reporter,
+    ):
+        torch.manual_seed(config.seed)
+        progress = Progress()
+        if checkpoint is not None and checkpoint.exists():
+            progress = load_checkpoint(checkpoint, model, average, optimiser, config)
+        eager = EagerStep(
+            model,
+            average,
+            optimiser,
+            config,
+            rows,
+            row_context,
+            bfloat16=use_bfloat16(config.precision, device),
+        )
+        step_function: Step = GraphStep(eager) if device.type == "cuda" else eager
+        batches = Batches(len(rows), config.batch_size, config.seed, device)
+        started, saved = time.monotonic() - progress.seconds, time.monotonic()
+
+        def save() -> None:
+            if checkpoint is not None:
+                progress.seconds = time.monotonic() - started
+                save_checkpoint(checkpoint, model, average, optimiser, config, progress)
+
+        look_every = 1 if device.type == "cpu" else LOOK_EVERY
+        try:
+            while progress.step < config.steps and not _exhausted(progress, config):
+                loss = step_function(progress.step, batches.indices(progress.step))
+                progress.step += 1
+                step = progress.step
+                validate = step % config.validate_every == 0 or step == config.steps
+                if step % look_every == 0 or validate:
+                    value = float(loss)
+                    if not math.isfinite(value):
+                        raise AemError(_explosion(step, value, checkpoint, config))
+                    if step % LOOK_EVERY == 0:
+                        reporter.step(step, value)
+                if validate:
+                    score, proposal = validation_scores(average, held_out, held_out_context)
+                    seconds = time.monotonic() - started
+                    _record(progress, average, score, proposal, value, seconds)
+                    reporter.validation(step, score, proposal, seconds)
+                if (step % look_every == 0 or validate) and (
+                    time.monotonic() - saved > config.checkpoint_seconds or step == config.steps
+                ):
+                    save()
+                    saved = time.monotonic()
+        except KeyboardInterrupt:
+            save()
+            where = "" if folder is None else f"; run the same command again to go on from {folder}"
+            raise AemError(f"interrupted at step {progress.step}{where}") from None
+    progress.seconds = time.monotonic() - started
+    model.load_state_dict(progress.best_weights or average.state_dict())
+    model.eval()
+    return progress
+
+
+def _prepare(
+    model: AEM, values: NDArray[np.floating], what: str, device: torch.device
+) -> Float[Tensor, "N D"]:
+    table = check_table(values, columns=model.columns, features=model.config.features, what=what)
+    shift, scale = model.shift.double().cpu().numpy(), model.scale.double().cpu().numpy()
+    return torch.from_numpy((table - shift) / scale).float().to(device)
+
+
+def _prepare_context(
+    model: AEM, values: NDArray[np.floating] | None, rows: int, device: torch.device
+) -> Float[Tensor, "N Q"] | None:
+    if values is None:
+        return None
+    table = check_table(values, features=model.config.context_features, what="context")
+    if len(table) != rows:
+        raise AemError(f"the context has {len(table)} rows, the data {rows}")
+    return model.standardise_context(torch.from_numpy(table).float().to(device))
+
+
+def _exhausted(progress: Progress, config: TrainConfig) -> bool:
+    """Early stopping: no better validation for `patience` validations in a row."""
+    waited = (progress.step - progress.best_step) // config.validate_every
+    return bool(config.patience and progress.best_weights and waited >= config.patience)
+
+
+def _record(
+    progress: Progress, average: AEM, score: float, proposal: float, loss: float, seconds: float
+) -> None:
+    progress.history.append(
+        {
+            "step": progress.step,
+            "seconds": round(seconds, 3),
+            "loss": loss,
+            "validation_log_prob": score,
+            "validation_proposal_log_prob": proposal,
+        }
+    )
+    if score > progress.best_score:
+        progress.best_score, progress.best_step = score, progress.step
+        progress.best_weights = {k: v.detach().clone() for k, v in average.state_dict().items()}
+
+
+def _explosion(step: int, value: float, checkpoint: Path | None, config: TrainConfig) -> str:
+    last = "none was written"
+    if checkpoint is not None and checkpoint.exists():
+        last = f"the last good checkpoint is {checkpoint}"
+    return (
+        f"the loss became {value} at step {step}; {last}; try a smaller learning rate than "
+        f"{config.learning_rate}, more warm-up than {config.warmup} steps, or estimator 'ranking'"
+    )
