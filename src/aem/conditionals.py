@@ -25,10 +25,13 @@ from torch.nn import functional as F
 
 from aem.nn.energy import EnergyNetwork
 from aem.nn.features import REACH, fourier_features
-from aem.proposals import Proposal
+from aem.proposals import FixedUniform, Proposal
 
 EnergyForm = Literal["relative", "literal"]
 DEPTH = 32.0  # M: the most nats a relative energy may take from the proposal
+LITERAL_REACH = (
+    1e60  # as REACH, but further out than any tail: a literal energy is all there is there
+)
 
 
 @dataclass(frozen=True)
@@ -43,8 +46,12 @@ class Conditionals:
 
     def negative_energy(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
         """What the energy network says at each node, at most zero (without log q in either form)."""
-        if self.form == "relative":
-            x = x.clamp(-REACH, REACH)
+        reach = (
+            REACH
+            if self.form == "relative"
+            else min(LITERAL_REACH, torch.finfo(x.dtype).max ** 0.25)
+        )
+        x = x.clamp(-reach, reach)
         embedded = fourier_features(x, self.frequencies[..., None, :])
         f = self.energy(embedded, self.projected)
         s = F.softplus(f.to(x.dtype))
@@ -56,7 +63,18 @@ class Conditionals:
             return self.negative_energy(x)
         with torch.no_grad():
             log_q = self.proposal.log_prob(x)
-        return self.negative_energy(x) - log_q
+        # Outside a bounded proposal there is no density, whatever the energy says.
+        return (self.negative_energy(x) - log_q).masked_fill(log_q.isneginf(), -torch.inf)
+
+    def log_unnormalized(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
+        """log p̃ at each node; −inf beyond a proposal's bounds, whatever the form."""
+        log_q = self.proposal.log_prob(x)
+        negative_energy = self.negative_energy(x)
+        if self.form == "relative":
+            return negative_energy + log_q
+        if isinstance(self.proposal, FixedUniform):
+            return negative_energy.masked_fill(log_q == -torch.inf, -torch.inf)
+        return negative_energy
 
     def select(self, index: Int[Tensor, " P"]) -> "Conditionals":
         """Some conditionals of a flat batch."""
@@ -75,7 +93,7 @@ class Conditionals:
         return Conditionals(
             self.proposal.flatten(),
             self.projected.flatten(0, -2),
-            frequencies.reshape(-1, frequencies.shape[-1]),
+            frequencies.flatten(0, -2),  # not reshape(-1, …): there may be no frequencies
             self.energy,
             self.form,
         )

@@ -1,6 +1,7 @@
 """Configuration is data: frozen dataclasses, read from TOML and written next to every run."""
 
 import dataclasses
+import json
 import tomllib
 import types
 import typing
@@ -199,3 +200,13 @@ def parse_assignment(text: str) -> dict[str, Any]:
     for part in reversed(key.strip().split(".")):
         nested = {part: nested}
     return typing.cast("dict[str, Any]", nested)
+
+
+def to_toml(config: Any) -> str:
+    """The configuration as TOML that can be read back; JSON's values are TOML's, table by table."""
+    lines: list[str] = []
+    for section, values in to_mapping(config).items():
+        lines.append(f"[{section}]")
+        lines.extend(f"{key} = {json.dumps(value)}" for key, value in values.items())
+        lines.append("")
+    return "\n".join(lines)

@@ -4,36 +4,25 @@ Scores are computed in float64 whatever the type of the model: the same row then
 number in any batch, because rounding is far below anything that steers the adaptive rule.
 """
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
 from aem import sampling
+from aem.conditional import Conditional
 from aem.errors import AemError
 from aem.estimation import log_prob_estimate
-from aem.normalizers import Quadrature, normalizer, with_tolerance
+from aem.normalizers import Quadrature, with_tolerance
+from aem.scoring import Scores, score, shared_pasts
 
 if TYPE_CHECKING:
     from aem.model import AEM
 
 Method = Literal["exact", "inverse", "resample", "proposal"]
-
-
-@dataclass(frozen=True)
-class Scores:
-    """Log densities of B rows by conditional, with the error of each normaliser."""
-
-    log_prob: Float[Tensor, "B D"]
-    error: Float[Tensor, "B D"]
-    log_proposal: Float[Tensor, "B D"]
-    log_z: Float[Tensor, "B D"]
-    nodes: Int[Tensor, "B D"]
-    converged: Bool[Tensor, "B D"]
 
 
 class AEMDistribution(Distribution):
@@ -101,62 +90,94 @@ class AEMDistribution(Distribution):
     def log_prob_and_error(
         self, value: Float[Tensor, "*B D"], tolerance: float | None = None
     ) -> tuple[Float[Tensor, "*B"], Float[Tensor, "*B"]]:
-        """Log density and a bound on its error, both in nats, by quadrature."""
+        """Log density and a bound on its error, both in nats, by quadrature.
+
+        Rows whose tolerance could not be met are named in an `AccuracyWarning`; their errors are
+        what was reached.
+        """
         _, _, shape = self._rows(value)
-        scores = self.scores(value, with_tolerance(Quadrature(), tolerance))
+        settings = with_tolerance(Quadrature(), tolerance)
+        scores = self.scores(value, settings)
+        scores.warn(settings.tolerance)
         dtype = value.dtype
         total, error = scores.log_prob.sum(-1), scores.error.sum(-1)
         return total.reshape(shape).to(dtype), error.reshape(shape).to(dtype)
 
     @torch.no_grad()
-    def scores(
-        self, value: Float[Tensor, "*B D"], settings: Quadrature | None = None
-    ) -> Scores:
-        """Everything the quadrature knows about each conditional of each row."""
-        settings = settings or Quadrature()
+    def scores(self, value: Float[Tensor, "*B D"], settings: Quadrature | None = None) -> Scores:
+        """Everything the quadrature knows about each conditional of each row (rows flattened)."""
         rows, context, _ = self._rows(value)
-        features = self.model.config.features
-        # The adaptive rule holds the panels of a whole block at once; most need a few dozen.
-        block = max(settings.memory // (features * 32 * 1024), 1)
-        parts: list[Scores] = []
-        for start in range(0, len(rows), block):
-            chunk = slice(start, start + block)
-            parts.append(self._score_block(rows[chunk], None if context is None else context[chunk], settings))
-        if not parts:
-            parts.append(self._score_block(rows, context, settings))
-        return Scores(*(torch.cat([getattr(p, n) for p in parts]) for n in Scores.__annotations__))
+        return score(self._double, rows, context, settings or Quadrature())
 
-    def _score_block(
-        self, rows: Float[Tensor, "B D"], context: Tensor | None, settings: Quadrature
-    ) -> Scores:
+    @torch.no_grad()
+    def conditionals(
+        self, value: Float[Tensor, "*B D"], settings: Quadrature | None = None
+    ) -> list[Conditional]:
+        """p(x_d | x_<d) for each feature d, as objects to ask for densities, quantiles, regions …
+
+        >>> price = model().conditionals(row)[2]
+        >>> price.mean(), price.quantile(torch.tensor([0.05, 0.95])), price.pit()
+        """
+        rows, context, shape = self._rows(value)
         model = self._double
         z = model.standardise(rows.double())
         context = model.standardise_context(None if context is None else context.double())
-        flat = model.conditionals(z, context).flatten()
-        point = z.reshape(-1, 1)
-        log_q = flat.proposal.log_prob(point)[:, 0]
-        log_w = flat.log_weight(point)[:, 0]
-        computed = normalizer(flat, settings, tolerance=settings.tolerance / z.shape[1])
-        log_scale = model.scale.log()
-        log_q = log_q.reshape(z.shape) - log_scale
-        return Scores(
-            log_q + (log_w - computed.log_z).reshape(z.shape),
-            computed.error.reshape(z.shape),
-            log_q,
-            computed.log_z.reshape(z.shape),
-            computed.nodes.reshape(z.shape),
-            computed.converged.reshape(z.shape),
-        )
+        every = model.conditionals(z, context).flatten()
+        features = z.shape[1]
+        index = torch.arange(len(z), device=z.device) * features
+        return [
+            Conditional(
+                every.select(index + d),
+                value=rows[:, d].double(),
+                shift=model.shift[d],
+                scale=model.scale[d],
+                groups=groups,
+                shape=shape,
+                column=model.columns[d],
+                settings=with_tolerance(
+                    settings or Quadrature(), (settings or Quadrature()).tolerance / features
+                ),
+            )
+            for d, groups in enumerate(shared_pasts(z, context))
+        ]
+
+    @torch.no_grad()
+    def cdf(self, value: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        """u_d = F(x_d | x_<d), the PIT values of each row (Rosenblatt's transform): uniform if the model is right."""
+        rows, context, shape = self._rows(value)
+        u = sampling.pit(self._double, rows.double(), self._doubled(context), Quadrature())
+        return u.reshape(*shape, -1).to(value.dtype)
+
+    @torch.no_grad()
+    def icdf(self, value: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        """Rows from u ∈ (0, 1)^D, feature by feature (the inverse of Rosenblatt's transform)."""
+        u, context, shape = self._rows(value)
+        if not bool(((u >= 0) & (u <= 1)).all()):
+            raise AemError("icdf needs probabilities between 0 and 1")
+        model = self._double
+        context = model.standardise_context(self._doubled(context))
+        z = sampling.invert(model, u.double(), context, Quadrature())
+        return (model.shift + model.scale * z).reshape(*shape, -1).to(value.dtype)
+
+    @staticmethod
+    def _doubled(context: Tensor | None) -> Tensor | None:
+        return None if context is None else context.double()
 
     @torch.no_grad()
     def sample(
         self, sample_shape: torch.Size | tuple[int, ...] = (), method: Method = "exact"
     ) -> Float[Tensor, "*S D"]:
-        """Draw rows: exactly, by the paper's resampling, or from the proposal alone."""
+        """Draw rows: exactly (by rejection, or by inverting the CDFs), by the paper's resampling, or
+        from the proposal alone. Inversion computes in float64.
+        """
         shape = torch.Size(sample_shape) + self.batch_shape
         context = self.context
         if context is not None:
             context = context.expand(*shape, context.shape[-1]).reshape(-1, context.shape[-1])
+        if method == "inverse":
+            dtype, device = self.model.shift.dtype, self.model.shift.device
+            u = torch.rand((*shape, *self.event_shape), dtype=torch.float64, device=device)
+            return self.icdf(u).to(dtype)
         model = self.model
         was_training = model.training
         model.eval()

@@ -57,3 +57,16 @@ def log_prob_estimate(
         log_w_nodes, count = log_w, nodes + 1
     log_z = log_w_nodes.logsumexp(-1) - math.log(count)
     return log_w_data + log_q.detach() - log_z, log_q
+
+
+def log_z_estimate(
+    conditionals: Conditionals, *, nodes: int, generator: torch.Generator | None = None
+) -> Float[Tensor, "*B"]:
+    """log Ẑ with S stratified nodes.
+
+    Every conditional has its own random nodes, so over many rows the errors average out; nodes that
+    all rows share would leave an error common to them, and a model that seems better than it is.
+    """
+    proposal = conditionals.proposal
+    y = proposal.transport(stratified_uniforms(proposal.batch, nodes, generator))
+    return conditionals.log_weight(y).logsumexp(-1) - math.log(nodes)

@@ -20,10 +20,20 @@ FORMAT = "aem"
 FORMAT_VERSION = 1
 
 
+def make_folder(path: Path) -> None:
+    """Make sure that a folder exists, or say why it cannot."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise AemError(f"cannot write to {path}: a file is in the way") from error
+    except OSError as error:
+        raise AemError(f"cannot write to {path}: {error.strerror}") from error
+
+
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace a file's content in one step, so that nobody ever reads half of it."""
+    make_folder(path.parent)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:
         raise AemError(f"cannot write {path}: {error.strerror}") from error
@@ -99,7 +109,7 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> AEM:
     tensors, metadata = read_tensors(path, "model")
     try:
         config = from_mapping(ModelConfig, metadata["config"])
-        model = AEM(config, columns=metadata["columns"])
+        model = AEM(config, columns=metadata["columns"]).to(tensors["shift"].dtype)
         model.load_state_dict(tensors)
     except (KeyError, RuntimeError, TypeError) as error:
         raise AemError(f"{path} does not hold a complete model: {error}") from error

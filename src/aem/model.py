@@ -53,8 +53,12 @@ class AEM(nn.Module):
         self.columns = tuple(columns) or tuple(f"x{i + 1}" for i in range(d))
         self.register_buffer("shift", torch.zeros(d) if shift is None else shift)
         self.register_buffer("scale", torch.ones(d) if scale is None else scale)
-        self.register_buffer("context_shift", torch.zeros(q) if context_shift is None else context_shift)
-        self.register_buffer("context_scale", torch.ones(q) if context_scale is None else context_scale)
+        self.register_buffer(
+            "context_shift", torch.zeros(q) if context_shift is None else context_shift
+        )
+        self.register_buffer(
+            "context_scale", torch.ones(q) if context_scale is None else context_scale
+        )
         if frequencies is None:
             frequencies = torch.zeros(d, config.frequencies)
         self.embedding = FourierFeatures(frequencies)
@@ -106,6 +110,8 @@ class AEM(nn.Module):
         q = 0
         if context is not None:
             context = check_table(context, what="context", for_fitting=True)
+            if len(context) != len(x):
+                raise AemError(f"the context has {len(context)} rows, the data {len(x)}")
             q = context.shape[1]
             context_shift = torch.from_numpy(context.mean(0)).float()
             context_scale = torch.from_numpy(context.std(0)).float()
@@ -129,7 +135,14 @@ class AEM(nn.Module):
         self, context: Float[Tensor, "*B Q"] | None
     ) -> Float[Tensor, "*B Q"] | None:
         """The same for a context."""
-        return None if context is None else (context - self.context_shift) / self.context_scale
+        if context is None:
+            return None
+        if context.shape[-1] != self.config.context_features:
+            raise AemError(
+                f"the context has {context.shape[-1]} columns, "
+                f"the model was built for {self.config.context_features}"
+            )
+        return (context - self.context_shift) / self.context_scale
 
     def conditionals(
         self, z: Float[Tensor, "B D"], context: Float[Tensor, "B Q"] | None = None

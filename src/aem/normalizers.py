@@ -1,8 +1,4 @@
-"""log Z of each conditional, computed: quadrature in the proposal's quantile space.
-
-With u = F_q(x), Z = ∫ q(x) w(x) dx = ∫₀¹ w(F_q⁻¹(u)) du: the proposal's own peaks and tails are
-absorbed by the change of variables, and what is left to resolve is the weight alone.
-"""
+"""log Z of each conditional, computed: adaptive quadrature in the conditional's own coordinate."""
 
 import math
 from dataclasses import dataclass, replace
@@ -11,9 +7,18 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from aem.charts import Chart, TailedChart, chart_for
 from aem.conditionals import Conditionals
 from aem.errors import AemError
-from aem.quadrature import NODES_PER_PANEL, Integrals, Panels, integrate
+from aem.quadrature import NODES_PER_PANEL, Budget, Integrals, Panels, integrate
+
+PANEL_BYTES = 1024  # a panel with its node values, several times over while panels are rearranged
+# Literal energies may be large everywhere; below this exp() is about to leave the normal numbers.
+SMALLEST_LOG = -600.0
+
+
+class DivergentNormalizer(AemError):
+    """Z is infinite: the density does not exist."""
 
 
 @dataclass(frozen=True)
@@ -31,15 +36,26 @@ class Quadrature:
         if self.first_panels < 1 or self.max_nodes < 1 or self.memory < 1:
             raise AemError("panels, nodes and memory of a quadrature must be positive")
 
+    def budget(self, conditionals: Conditionals) -> Budget:
+        """Half of the memory for nodes being evaluated, half for panels."""
+        return Budget(
+            max_nodes=self.max_nodes,
+            chunk=nodes_within(self.memory // 2, conditionals),
+            panels=max(self.memory // 2 // PANEL_BYTES, 1),
+        )
+
 
 @dataclass(frozen=True)
 class Normalizer:
-    """log Z of N conditionals, a bound on its error, and what it took."""
+    """log Z of N conditionals, a bound on its error, and what it took; +∞ where Z diverges."""
 
     log_z: Float[Tensor, " N"]
     error: Float[Tensor, " N"]
+    outside: Float[Tensor, " N"]  # share of Z beyond the proposal's reach
     nodes: Int[Tensor, " N"]
     converged: Bool[Tensor, " N"]
+    chart: Chart
+    offset: Float[Tensor, " N"]  # the panels hold p̃ dx/dt times e^(−offset)
     panels: Panels | None = None
 
 
@@ -51,6 +67,7 @@ def nodes_within(memory: int, conditionals: Conditionals) -> int:
     return max(memory // per_node, NODES_PER_PANEL)
 
 
+@torch.no_grad()
 def normalizer(
     conditionals: Conditionals,
     settings: Quadrature,
@@ -59,30 +76,56 @@ def normalizer(
     keep_panels: bool = False,
 ) -> Normalizer:
     """log Z of a flat batch of conditionals (float64), each to `tolerance` nats."""
+    chart = chart_for(conditionals)
+    divergent = torch.zeros_like(conditionals.projected[:, 0], dtype=torch.bool)
+    if isinstance(chart, TailedChart):
+        divergent = chart.diverges()
+    edges = chart.edges(settings.first_panels)
+    offset = _offsets(chart, edges, settings.budget(conditionals).chunk)
 
-    def weight(problem: Tensor, u: Tensor) -> Tensor:
-        chosen = conditionals.select(problem)
-        return chosen.log_weight(chosen.proposal.icdf(u)).exp()
+    def integrand(problem: Tensor, t: Tensor) -> Tensor:
+        # Nobody needs the numbers of a divergent problem: a constant ends it at once.
+        level = chart.select(problem).log_integrand(t) - offset[problem, None]
+        return torch.where(divergent[problem, None], 0.0, level).exp()
 
     integrals: Integrals = integrate(
-        weight,
+        integrand,
         len(conditionals.projected),
         tolerance=tolerance,
-        device=conditionals.projected.device,
-        first_panels=settings.first_panels,
-        max_nodes=settings.max_nodes,
-        chunk=nodes_within(settings.memory, conditionals) // NODES_PER_PANEL,
+        edges=edges,
+        budget=settings.budget(conditionals),
+        doubt=chart.doubt,
         keep_panels=keep_panels,
     )
     # log(Z ± e) stays within −log(1 − e/Z) of log Z; an error as large as Z bounds nothing.
     relative = (integrals.error / integrals.value).clamp(max=1.0)
     return Normalizer(
-        integrals.value.log(),
-        -torch.log1p(-relative),
+        torch.where(divergent, torch.inf, integrals.value.log() + offset),
+        torch.where(divergent, torch.inf, -torch.log1p(-relative)),
+        (1 - integrals.core / integrals.value).clamp_min(0),
         integrals.nodes,
-        integrals.converged,
+        integrals.converged & ~divergent,
+        chart,
+        offset,
         integrals.panels,
     )
+
+
+def _offsets(chart: Chart, edges: Float[Tensor, " E"], chunk: int) -> Float[Tensor, " N"]:
+    """What to subtract from log integrands so that their exponentials are ordinary numbers.
+
+    Nothing for relative energies, whose weights lie between e^−32 and one.
+    """
+    count = len(chart.conditionals.projected)
+    if chart.conditionals.form == "relative":
+        return edges.new_zeros(count)
+    middles = 0.5 * (edges[:-1] + edges[1:])
+    parts = [
+        chart.select(index).log_integrand(middles.expand(len(index), -1)).amax(-1)
+        for index in torch.arange(count, device=edges.device).split(max(chunk // len(middles), 1))
+    ]
+    highest = torch.cat(parts) if parts else edges.new_zeros(0)
+    return torch.where(highest < SMALLEST_LOG, highest, 0.0)
 
 
 def fixed_normalizer(conditionals: Conditionals, nodes: int) -> Float[Tensor, "*B"]:

@@ -9,7 +9,7 @@ then the normal quantile of the remainder. That is an exact sampler, and `positi
 """
 
 import math
-from typing import Protocol, Self
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -17,19 +17,22 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from aem.errors import AemError
-from aem.quantiles import invert_mixture_cdf
+from aem.quantiles import invert_mixture_cdf, normal_cdf
 
 LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
 
 
-def stratified_uniforms(like: Float[Tensor, "*B"], nodes: int) -> Float[Tensor, "*B S"]:
+def stratified_uniforms(
+    like: Float[Tensor, "*B"], nodes: int, generator: torch.Generator | None = None
+) -> Float[Tensor, "*B S"]:
     """One uniform in each of S strata of [0, 1)."""
-    shape = (*like.shape, nodes)
-    noise = torch.rand(shape, dtype=like.dtype, device=like.device)
-    u = (torch.arange(nodes, dtype=like.dtype, device=like.device) + noise) / nodes
+    kind = {"dtype": like.dtype, "device": like.device}
+    noise = torch.rand((*like.shape, nodes), generator=generator, **kind)
+    u = (torch.arange(nodes, **kind) + noise) / nodes
     return u.clamp(max=1 - torch.finfo(like.dtype).eps / 2)  # rounding can reach one
 
 
+@runtime_checkable
 class Proposal(Protocol):
     """What the rest of the library asks of a proposal."""
 
@@ -52,10 +55,10 @@ class Proposal(Protocol):
     def position(self, x: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
         """A uniform that `transport` would send to x, drawn at random where there are several."""
 
-    def select(self, index: Int[Tensor, " P"]) -> Self:
+    def select(self, index: Int[Tensor, " P"]) -> "Proposal":
         """The proposals of some conditionals of a flat batch."""
 
-    def flatten(self) -> Self:
+    def flatten(self) -> "Proposal":
         """One batch axis."""
 
 
@@ -89,7 +92,7 @@ class GaussianMixture:
 
     def cdf(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
         """Probability of lying below each node."""
-        below = torch.special.ndtr(self._standardise(x))
+        below = normal_cdf(self._standardise(x))
         return (self.log_weights.exp()[..., None, :] * below).sum(-1)
 
     def icdf(self, u: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
@@ -102,7 +105,9 @@ class GaussianMixture:
         weights = self.log_weights.exp()
         ends = weights.cumsum(-1)
         ends = ends / ends[..., -1:]
-        component = torch.searchsorted(ends, u.contiguous(), right=True).clamp(max=ends.shape[-1] - 1)
+        component = torch.searchsorted(ends, u.contiguous(), right=True).clamp(
+            max=ends.shape[-1] - 1
+        )
         end, weight = ends.gather(-1, component), weights.gather(-1, component)
         smallest = torch.finfo(u.dtype).eps / 2
         v = (1 - (end - u) / weight.clamp_min(smallest)).clamp(smallest, 1 - smallest)
@@ -119,7 +124,7 @@ class GaussianMixture:
         weight = weights.gather(-1, component)
         start = ends.gather(-1, component) - weight
         standardised = self._standardise(x[..., None])[..., 0, :].gather(-1, component)
-        return ((start + weight * torch.special.ndtr(standardised)) / ends[..., -1:])[..., 0]
+        return ((start + weight * normal_cdf(standardised)) / ends[..., -1:])[..., 0]
 
     def select(self, index: Int[Tensor, " P"]) -> "GaussianMixture":
         """The proposals of some conditionals of a flat batch."""
@@ -223,5 +228,7 @@ class UniformHead(torch.nn.Module):
 
     def forward(self, phi: Float[Tensor, "*B P"], feature: int | None = None) -> FixedUniform:
         """Spread the bounds over the batch: over [..., D], or one feature's over any shape."""
-        low, high = (self.low, self.high) if feature is None else (self.low[feature], self.high[feature])
+        low, high = (
+            (self.low, self.high) if feature is None else (self.low[feature], self.high[feature])
+        )
         return FixedUniform(low.expand(phi.shape[:-1]), high.expand(phi.shape[:-1]))

@@ -1,14 +1,19 @@
 """Adaptive Gauss–Kronrod quadrature of many one-dimensional integrals at once.
 
-Each problem starts with the same panels. A round evaluates every open panel at 15 nodes; the
-difference between the Kronrod sum and the Gauss sum on 7 of the same nodes estimates its error.
-Panels whose error the problem can afford are closed, the others are halved. Problems do not see
-each other: what is decided for one depends on its own numbers alone, so a row gets the same answer
-in any batch, order or chunk.
+Each problem starts with the same panels. A panel is evaluated at 15 nodes and its error estimated
+from the function's components of high degree there (null rules): six numbers that all vanish for a
+resolved function and cannot all be small by accident, as the usual single difference of two rules
+can, above all where an energy wiggles faster than the nodes. A round halves the panels that err
+most: as few as leave the others with most of the variance the problem may have.
+
+Problems do not see each other: what is decided for one depends on its own numbers alone, so a row
+gets the same answer in any batch, order or chunk. That is also what bounds the memory: when the
+panels of a batch outgrow the budget, one half of its problems waits until the other is finished.
 """
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -34,16 +39,6 @@ _HALF_KRONROD = (
     0.204432940075298892414161999234649,
 )
 _KRONROD_CENTRE = 0.209482141084727828012999174891714
-_HALF_GAUSS = (
-    0.0,
-    0.129484966168869693270611432679082,
-    0.0,
-    0.279705391489276667901467771423780,
-    0.0,
-    0.381830050505118944950369775488975,
-    0.0,
-)
-_GAUSS_CENTRE = 0.417959183673469387755102040816327
 
 NODES = torch.tensor(
     [-x for x in _HALF_NODES] + [0.0] + list(reversed(_HALF_NODES)), dtype=torch.float64
@@ -51,31 +46,56 @@ NODES = torch.tensor(
 KRONROD = torch.tensor(
     [*_HALF_KRONROD, _KRONROD_CENTRE, *reversed(_HALF_KRONROD)], dtype=torch.float64
 )
-GAUSS = torch.tensor([*_HALF_GAUSS, _GAUSS_CENTRE, *reversed(_HALF_GAUSS)], dtype=torch.float64)
+
+
+def _null_rules(first: int) -> Tensor:
+    """Weights [15, M] that turn node values into coefficients of degree `first` … 14.
+
+    The polynomials are orthonormal under the rule itself, so noise of one size in the values gives
+    every coefficient, and the integral (√2 times the coefficient of degree 0), the same spread.
+    """
+    root = KRONROD.sqrt()
+    powers = torch.stack([NODES**k for k in range(len(NODES))], dim=1)
+    orthonormal, _ = torch.linalg.qr(root[:, None] * powers)
+    return math.sqrt(2.0) * root[:, None] * orthonormal[:, first:]
+
+
+NULL_RULES = _null_rules(first=9)
 NODES_PER_PANEL = len(NODES)
+SAFETY = 2.0
+SPARED = 0.8  # share of the allowed variance that panels may keep in a round without being halved
+OCTAVES = 40  # how finely panels are ranked by variance: by powers of two
 
 Integrand = Callable[[Tensor, Tensor], Tensor]
+Doubt = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
 class Panels:
-    """Pieces of the unit interval, each belonging to a problem, with their integral and error."""
+    """Pieces of an interval, each belonging to a problem: values at the nodes, integral, variance."""
 
     problem: Int[Tensor, " P"]
     start: Float[Tensor, " P"]
     end: Float[Tensor, " P"]
-    value: Float[Tensor, " P"]
-    error: Float[Tensor, " P"]
+    values: Float[Tensor, "P S"]
+    integral: Float[Tensor, " P"]
+    variance: Float[Tensor, " P"]
+
+    def __len__(self) -> int:
+        return len(self.problem)
 
     def take(self, which: Tensor) -> "Panels":
         """Some of the panels."""
-        return Panels(*(getattr(self, name)[which] for name in self.__dataclass_fields__))
+        return Panels(*(getattr(self, f.name)[which] for f in fields(self)))
+
+    def nodes(self) -> Float[Tensor, "P S"]:
+        """Where each panel's function was evaluated."""
+        return panel_nodes(self.start, self.end)
 
     @staticmethod
     def concatenate(parts: list["Panels"]) -> "Panels":
         """All panels of several lists."""
-        fields = Panels.__dataclass_fields__
-        return Panels(*(torch.cat([getattr(p, name) for p in parts]) for name in fields))
+        return Panels(*(torch.cat([getattr(p, f.name) for p in parts]) for f in fields(Panels)))
 
 
 @dataclass(frozen=True)
@@ -83,28 +103,38 @@ class Integrals:
     """Values with their estimated absolute errors, and what they cost."""
 
     value: Float[Tensor, " N"]
+    core: Float[Tensor, " N"]  # the part of the value that lies in the unit interval
     error: Float[Tensor, " N"]
     nodes: Int[Tensor, " N"]
     converged: Bool[Tensor, " N"]
     panels: Panels | None
 
 
+@dataclass(frozen=True)
+class Budget:
+    """What an integration may use: nodes a problem, nodes a chunk, panels at one time."""
+
+    max_nodes: int = 2**18
+    chunk: int = 2**14
+    panels: int = 2**17
+
+
+def panel_nodes(start: Float[Tensor, " P"], end: Float[Tensor, " P"]) -> Float[Tensor, "P S"]:
+    """The 15 nodes of each panel."""
+    half = 0.5 * (end - start)
+    return (0.5 * (start + end))[:, None] + half[:, None] * NODES.to(start.device)
+
+
 def evaluate_panels(
     integrand: Integrand, problem: Tensor, start: Tensor, end: Tensor, chunk: int
 ) -> Panels:
-    """Integrate each panel by the 15-node rule, a chunk of panels at a time."""
-    values, errors = [], []
-    nodes, kronrod = NODES.to(start.device), KRONROD.to(start.device)
-    difference = kronrod - GAUSS.to(start.device)
-    for p, a, b in zip(
-        problem.split(chunk), start.split(chunk), end.split(chunk), strict=True
-    ):
-        half = 0.5 * (b - a)
-        t = (0.5 * (a + b))[:, None] + half[:, None] * nodes
-        f = integrand(p, t)
-        values.append(half * (f @ kronrod))
-        errors.append((half * (f @ difference)).abs())
-    return Panels(problem, start, end, torch.cat(values), torch.cat(errors))
+    """Integrate each panel by the 15-node rule, as many panels at a time as fit into a chunk of nodes."""
+    size = max(chunk // NODES_PER_PANEL, 1)
+    parts = zip(problem.split(size), start.split(size), end.split(size), strict=True)
+    values = torch.cat([integrand(p, panel_nodes(a, b)) for p, a, b in parts])
+    half = 0.5 * (end - start)
+    variance = half.square() * (values @ NULL_RULES.to(start.device)).square().sum(-1)
+    return Panels(problem, start, end, values, half * (values @ KRONROD.to(start.device)), variance)
 
 
 def integrate(
@@ -112,51 +142,98 @@ def integrate(
     problems: int,
     *,
     tolerance: float,
-    device: torch.device,
-    first_panels: int,
-    max_nodes: int,
-    chunk: int,
+    edges: Float[Tensor, " E"],
+    budget: Budget,
+    doubt: Doubt | None = None,
     keep_panels: bool = False,
-    interval: tuple[float, float] = (0.0, 1.0),
 ) -> Integrals:
-    """Integrate N non-negative functions over an interval to a relative tolerance.
+    """Integrate N non-negative functions, each over the panels between the edges, to a relative tolerance.
 
-    `integrand(problem [P], t [P, 15])` evaluates problem p's function at its row of nodes. The error
-    is the sum over panels, as if they all erred the same way: larger than the truth, on purpose.
+    `integrand(problem [P], t [P, 15])` evaluates problem p's function at its row of nodes. Panels err
+    independently, so their squared errors add up; `SAFETY` is what remains to be on the safe side.
+    `doubt(start, end)` is an error the caller suspects in a panel whatever its nodes show.
     """
-    edges = torch.linspace(*interval, first_panels + 1, dtype=torch.float64, device=device)
-    problem = torch.arange(problems, device=device).repeat_interleave(first_panels)
-    start, end = edges[:-1].repeat(problems), edges[1:].repeat(problems)
+    value, core, error = (edges.new_zeros(problems) for _ in range(3))
+    nodes = torch.zeros(problems, dtype=torch.long, device=edges.device)
+    kept: list[Panels] = []
 
-    def total(index: Tensor, amount: Tensor) -> Tensor:
-        return amount.new_zeros(problems).index_add_(0, index, amount)
+    def evaluate(names: Tensor, local: Tensor, start: Tensor, end: Tensor) -> Panels:
+        panels = evaluate_panels(
+            lambda p, t: integrand(names[p], t), local, start, end, budget.chunk
+        )
+        nodes.index_add_(0, names[local], torch.full_like(local, NODES_PER_PANEL))
+        if doubt is None:
+            return panels
+        return replace(panels, variance=panels.variance + doubt(start, end).square())
 
-    closed_value = edges.new_zeros(problems)
-    closed_error = edges.new_zeros(problems)
-    nodes = torch.zeros(problems, dtype=torch.long, device=device)
-    closed: list[Panels] = []
-    while len(problem):
-        panels = evaluate_panels(integrand, problem, start, end, chunk)
-        open_panels = total(panels.problem, torch.ones_like(panels.value))
-        nodes += NODES_PER_PANEL * open_panels.long()
-        value = closed_value + total(panels.problem, panels.value)
-        error = closed_error + total(panels.problem, panels.error)
-        allowed = tolerance * value
-        # A problem is finished when it is accurate, or when the next round could overrun its nodes.
-        finished = (error <= allowed) | (nodes + 2 * NODES_PER_PANEL * open_panels > max_nodes)
-        # Otherwise it closes the panels that together take at most half of what is still allowed.
-        affordable = (0.5 * (allowed - closed_error) / open_panels.clamp_min(1))[panels.problem]
-        close = finished[panels.problem] | (panels.error <= affordable)
-        done, rest = panels.take(close), panels.take(~close)
-        closed_value = closed_value + total(done.problem, done.value)
-        closed_error = closed_error + total(done.problem, done.error)
-        if keep_panels:
-            closed.append(done)
-        middle = 0.5 * (rest.start + rest.end)
-        problem = rest.problem.repeat(2)
-        start = torch.cat((rest.start, middle))
-        end = torch.cat((middle, rest.end))
-    kept = Panels.concatenate(closed) if keep_panels else None
-    return Integrals(
-        closed_value, closed_error, nodes, closed_error <= tolerance * closed_value, kept
-    )
+    def refine(names: Tensor, panels: Panels) -> None:
+        """Finish the problems with these names, whose panels count them from zero."""
+        while len(names):
+            total = _totals(panels.problem, panels.integral, len(names))
+            variance = _totals(panels.problem, panels.variance, len(names))
+            allowed = (tolerance * total / SAFETY).square()
+            halve = _worst(panels, allowed)
+            halved = _totals(panels.problem, halve.long(), len(names))
+            # Accurate, or the next round would overrun the nodes.
+            overrun = nodes[names] + 2 * NODES_PER_PANEL * halved > budget.max_nodes
+            finished = (variance <= allowed) | overrun
+            done = names[finished]
+            value[done], error[done] = total[finished], SAFETY * variance[finished].sqrt()
+            inside = (panels.start >= 0) & (panels.end <= 1)
+            core[done] = _totals(panels.problem, panels.integral * inside, len(names))[finished]
+            if keep_panels:
+                closed = panels.take(finished[panels.problem])
+                kept.append(replace(closed, problem=names[closed.problem]))
+            halve = halve[~finished[panels.problem]]
+            names, panels = _without(finished, names, panels)
+            if len(panels) + int(halve.sum()) > budget.panels and len(names) > 1:
+                late = torch.arange(len(names), device=names.device) >= len(names) // 2
+                refine(*_without(late, names, panels))
+                names, panels = _without(~late, names, panels)
+            elif len(names):
+                panels = _halve(
+                    panels, halve, lambda p, a, b, names=names: evaluate(names, p, a, b)
+                )
+
+    # Problems enter a batch at a time: their first panels alone would outgrow the budget otherwise.
+    first = len(edges) - 1
+    for names in torch.arange(problems, device=edges.device).split(max(budget.panels // first, 1)):
+        local = torch.arange(len(names), device=edges.device).repeat_interleave(first)
+        starts, ends = edges[:-1].repeat(len(names)), edges[1:].repeat(len(names))
+        refine(names, evaluate(names, local, starts, ends))
+    panels = Panels.concatenate(kept) if kept else None
+    return Integrals(value, core, error, nodes, error <= tolerance * value, panels)
+
+
+def _totals(problem: Tensor, amount: Tensor, problems: int) -> Tensor:
+    return amount.new_zeros(problems).index_add_(0, problem, amount)
+
+
+def _worst(panels: Panels, allowed: Float[Tensor, " N"]) -> Bool[Tensor, " P"]:
+    """The panels to halve: all but the best, which together keep at most a share of the variance."""
+    smallest = torch.finfo(allowed.dtype).tiny
+    share = panels.variance / allowed.clamp_min(smallest)[panels.problem]
+    octave = (-share.clamp_min(smallest).log2()).floor().clamp(0, OCTAVES - 1).long()
+    slots = panels.problem * OCTAVES + octave
+    spectrum = _totals(slots, share, len(allowed) * OCTAVES).view(-1, OCTAVES)
+    from_below = spectrum.flip(-1).cumsum(-1).flip(-1)  # what octave k and all smaller ones hold
+    return (from_below > SPARED)[panels.problem, octave]
+
+
+def _without(gone: Bool[Tensor, " N"], names: Tensor, panels: Panels) -> tuple[Tensor, Panels]:
+    """The problems that are not gone, counted anew, with their panels."""
+    number = (~gone).long().cumsum(0) - 1
+    rest = panels.take(~gone[panels.problem])
+    return names[~gone], replace(rest, problem=number[rest.problem])
+
+
+def _halve(
+    panels: Panels,
+    which: Bool[Tensor, " P"],
+    evaluate: Callable[[Tensor, Tensor, Tensor], Panels],
+) -> Panels:
+    """Replace some panels by their halves."""
+    problem, start, end = panels.problem[which], panels.start[which], panels.end[which]
+    middle = 0.5 * (start + end)
+    halves = evaluate(problem.repeat(2), torch.cat((start, middle)), torch.cat((middle, end)))
+    return Panels.concatenate([panels.take(~which), halves])

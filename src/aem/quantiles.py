@@ -1,10 +1,17 @@
 """Quantiles of a Gaussian mixture, which have no closed form."""
 
+import math
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 MOST_STEPS = 80
+
+
+def normal_cdf(z: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
+    """Φ(z) with all its digits in the lower tail, where torch.special.ndtr has none below eps."""
+    return 0.5 * torch.special.erfc(-math.sqrt(0.5) * z)
 
 
 def invert_mixture_cdf(
@@ -17,7 +24,9 @@ def invert_mixture_cdf(
 
     The quantile of a mixture lies between the smallest and the largest quantile of its components.
     Newton converges in a few steps where the density is not small; where it would leave the bracket
-    (between separated modes) the step is a bisection. Finished points leave the iteration.
+    (between separated modes) the step is a bisection. Below the median the equation is
+    log F(x) = log u: in a tail that is nearly quadratic, while F itself is too flat to be followed.
+    Finished points leave the iteration.
     """
     k = locs.shape[-1]
     rows = torch.arange(u[..., 0].numel(), device=u.device).repeat_interleave(u.shape[-1])
@@ -40,11 +49,13 @@ def invert_mixture_cdf(
     for _ in range(MOST_STEPS):
         wa, ma, sa = w[rows], m[rows], s[rows]
         z = (x[:, None] - ma) / sa
-        miss = (wa * torch.special.ndtr(z)).sum(-1) - target
+        mass = (wa * normal_cdf(z)).sum(-1)
+        miss = mass - target
         density = (wa / sa * torch.exp(-0.5 * z.square())).sum(-1) * 0.3989422804014327
         low = torch.where(miss < 0, x, low)
         high = torch.where(miss > 0, x, high)
-        step = x - miss / density.clamp_min(tiny)
+        gap = torch.where(target < 0.5, mass * torch.log(mass / target), miss)
+        step = x - gap / density.clamp_min(tiny)
         inside = (step > low) & (step < high)
         new = torch.where(inside, step, 0.5 * (low + high))
         resolution = 4 * eps * (x.abs() + sa.amin(-1))

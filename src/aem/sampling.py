@@ -2,6 +2,8 @@
 
 *exact*: accept a draw y of the proposal with probability w(y); see `aem.conditionals` for why the
 relative form makes this exact. A conditional needs 1/Z draws on average.
+*inverse*: a uniform through the inverse of the conditional's CDF; exact to the quadrature's tolerance
+in every form of the energy, and what is left where acceptance is hopeless.
 *resample*: the paper's, one of N proposal draws in proportion to its weight; exact as N → ∞.
 *proposal*: the proposal itself.
 """
@@ -14,6 +16,9 @@ from torch import Tensor
 
 from aem.conditionals import Conditionals
 from aem.errors import AemError
+from aem.inversion import PanelCDF
+from aem.normalizers import Quadrature, normalizer
+from aem.scoring import blocks, refuse_divergent, representatives, shared_pasts, solve
 
 if TYPE_CHECKING:
     from aem.model import AEM
@@ -90,8 +95,67 @@ def by_rejection(conditionals: Conditionals) -> Float[Tensor, " B"]:
 
 
 def by_inversion(conditionals: Conditionals) -> Float[Tensor, " B"]:
-    """Exact by inverting the CDF."""
-    raise AemError("not yet")
+    """Exact by inverting the CDF, in the precision of the conditionals."""
+    like = conditionals.proposal.batch
+    settings = Quadrature()
+    computed = normalizer(conditionals, settings, tolerance=settings.tolerance, keep_panels=True)
+    refuse_divergent(computed.log_z[:, None], ("of the draws",))
+    u = torch.rand(like.shape, dtype=torch.float64, device=like.device)
+    return PanelCDF.of(computed).icdf(u[:, None])[:, 0].to(like.dtype)
+
+
+def invert(
+    model: "AEM",
+    u: Float[Tensor, "B D"],
+    context: Float[Tensor, "B Q"] | None,
+    settings: Quadrature,
+) -> Float[Tensor, "B D"]:
+    """Standardised rows whose conditional CDFs have the values u (float64 model and context)."""
+    parts = []
+    tolerance = settings.tolerance / u.shape[1]
+    for block in blocks(model, len(u), settings.memory // 4):
+        levels = u[block]
+        own = None if context is None else context[block]
+        sequence = model.sequence(len(levels), own)
+        known = levels[:, :0] if own is None else own
+        columns = []
+        for level in levels.unbind(-1):
+            # Rows with the same past share a conditional, above all the first.
+            *_, groups = shared_pasts(torch.cat((known, levels[:, :1]), -1), None)
+            conditionals = sequence.next().select(representatives(groups))
+            computed = normalizer(conditionals, settings, tolerance=tolerance, keep_panels=True)
+            refuse_divergent(
+                computed.log_z[groups][:, None], (model.columns[len(columns)],), block.start
+            )
+            cdf = PanelCDF.of(computed)
+            t = cdf.coordinate_at(level, groups)
+            z = cdf.chart.select(groups).point(t[:, None])[:, 0]
+            sequence.push(z)
+            columns.append(z)
+            known = torch.cat((known, z[:, None]), -1)
+        parts.append(torch.stack(columns, -1))
+    return torch.cat(parts)
+
+
+def pit(
+    model: "AEM",
+    rows: Float[Tensor, "B D"],
+    context: Float[Tensor, "B Q"] | None,
+    settings: Quadrature,
+) -> Float[Tensor, "B D"]:
+    """F(x_d | x_<d) of rows in the units of the data (float64 model, rows and context)."""
+    parts = []
+    for block in blocks(model, len(rows), settings.memory // 4):
+        z = model.standardise(rows[block])
+        own = model.standardise_context(None if context is None else context[block])
+        flat = model.conditionals(z, own).flatten()
+        computed, owner = solve(flat, z, own, settings, keep_panels=True)
+        refuse_divergent(computed.log_z[owner], model.columns, block.start)
+        cdf = PanelCDF.of(computed)
+        problem = owner.reshape(-1)
+        t = cdf.chart.select(problem).coordinate(z.reshape(-1, 1))[:, 0]
+        parts.append(cdf.at_coordinate(t, problem).reshape(z.shape))
+    return torch.cat(parts)
 
 
 SAMPLERS = {

@@ -24,7 +24,9 @@ def check_table(
     except (TypeError, ValueError) as error:
         raise AemError(f"the {what} must be numbers: {error}") from error
     if table.ndim != 2:
-        raise AemError(f"the {what} must be a table of rows and columns, not of shape {table.shape}")
+        raise AemError(
+            f"the {what} must be a table of rows and columns, not of shape {table.shape}"
+        )
     if features is not None and table.shape[1] != features:
         raise AemError(f"the {what} has {table.shape[1]} columns, the model has {features}")
     if columns and len(columns) != table.shape[1]:
@@ -35,18 +37,23 @@ def check_table(
     _refuse_non_finite(table, names, what)
     if for_fitting:
         if len(table) < FEWEST_ROWS:
-            raise AemError(f"the {what} has {len(table)} rows, fitting needs at least {FEWEST_ROWS}")
-        constant = np.flatnonzero(np.ptp(table, axis=0) == 0)
+            raise AemError(
+                f"the {what} has {len(table)} rows, fitting needs at least {FEWEST_ROWS}"
+            )
+        constant = np.flatnonzero(table.min(axis=0) == table.max(axis=0))
         if len(constant):
             listed = ", ".join(f"'{names[i]}'" for i in constant[:5])
             raise AemError(
                 f"column {listed} of the {what} is constant: it has no density; leave it out"
             )
-        # Beyond this the deviation itself overflows, or drowns the column's other values.
-        huge = np.flatnonzero(~np.isfinite(table.std(axis=0)) | (table.std(axis=0) == 0))
-        if len(huge):
+        # A model keeps mean and deviation in single precision.
+        limits = np.finfo(np.float32)
+        with np.errstate(over="ignore", invalid="ignore"):
+            deviation, largest = table.std(axis=0), np.abs(table).max(axis=0)
+        extreme = np.flatnonzero(~((deviation > limits.tiny) & (largest < limits.max)))
+        if len(extreme):
             raise AemError(
-                f"column '{names[huge[0]]}' of the {what} has values too extreme to standardise"
+                f"column '{names[extreme[0]]}' of the {what} has values too extreme to standardise"
             )
     return table
 

@@ -1,0 +1,1 @@
+"""Networks: functions of numbers, no probability."""

@@ -27,10 +27,15 @@ REACH = 1e4
 def fourier_features(
     x: Float[Tensor, "*B"], frequencies: Float[Tensor, "*#B F"]
 ) -> Float[Tensor, "*B E"]:
-    """The value, and sin and cos of its multiples: [x, sin ωx, cos ωx]."""
+    """The value, and sin and cos of its multiples: [x, a sin ωx, a cos ωx].
+
+    The amplitude a falls like 1/√ω above ω = π, so that a network starts smooth and pays for
+    roughness: on the spirals that gave a better fit, and energies that need fewer nodes.
+    """
     x = x[..., None]
     phase = x * frequencies
-    return torch.cat((x, phase.sin(), phase.cos()), dim=-1)
+    amplitude = (frequencies / math.pi).clamp_min(1.0).rsqrt()
+    return torch.cat((x, amplitude * phase.sin(), amplitude * phase.cos()), dim=-1)
 
 
 class FourierFeatures(nn.Module):
@@ -97,4 +102,7 @@ def strongest_line(z: NDArray[np.float64], above: float) -> float:
     sample = z[:20_000]
     around = omega[peak] + spacing * np.linspace(-1, 1, 65)
     waves = np.abs(np.exp(1j * np.outer(around, sample)).mean(axis=1))
+    # A comb finer than the histogram's bins shows there at a wrong frequency, but not in the data.
+    if waves.max() < 0.5 * math.sqrt(candidates[peak] / len(z)):
+        return 0.0
     return float(around[waves.argmax()])

@@ -25,9 +25,7 @@ class IncrementalResMADE:
         self.known = 0  # features pushed so far
         weight = network.initial.weight
         hidden = weight.shape[0]
-        degrees = hidden_degrees(
-            network.features, hidden, conditional=network.context_features > 0
-        )
+        degrees = hidden_degrees(network.features, hidden, conditional=network.context_features > 0)
         # ends[d]: how many hidden units have degree ≤ d
         thresholds = torch.arange(network.features + 1)
         self.ends: list[int] = torch.searchsorted(degrees, thresholds, right=True).tolist()
@@ -72,5 +70,7 @@ class IncrementalResMADE:
             if shift is not None:
                 t = t + shift[:, new]
             second[:, new] = net.activation(t)
-            h = h + F.linear(second[:, :end], block.second.weight[new, :end], block.second.bias[new])
+            h = h + F.linear(
+                second[:, :end], block.second.weight[new, :end], block.second.bias[new]
+            )
         self.inputs[-1][:, new] = net.activation(h)

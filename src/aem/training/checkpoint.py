@@ -93,6 +93,11 @@ def load_checkpoint(
         start = f"{prefix}."
         return {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
 
+    # Standardisation and frequencies follow from the training rows.
+    for name, buffer in model.named_buffers():
+        kept = tensors.get(f"model.{name}")
+        if kept is not None and not torch.equal(kept, buffer.cpu()):
+            raise AemError(f"{path} was made with other data; choose another folder")
     model.load_state_dict(group("model"))
     average.load_state_dict(group("average"))
     template = optimiser.state_dict()

@@ -13,8 +13,9 @@ from torch import Tensor
 
 from aem.config import TrainConfig
 from aem.errors import AemError
+from aem.estimation import log_z_estimate
+from aem.io import make_folder
 from aem.model import AEM
-from aem.normalizers import fixed_normalizer
 from aem.table import check_table
 from aem.training.batches import Batches
 from aem.training.checkpoint import Progress, load_checkpoint, save_checkpoint
@@ -50,7 +51,8 @@ def validation_scores(
     context: Float[Tensor, "N Q"] | None,
     block: int = 1024,
 ) -> tuple[float, float]:
-    """Mean log p (fixed nodes, repeatable) and log q, in the units of the data."""
+    """Mean log p and log q, in the units of the data; the same random nodes every time."""
+    generator = torch.Generator(z.device).manual_seed(0)
     log_p = log_q = 0.0
     for start in range(0, len(z), block):
         rows = z[start : start + block]
@@ -58,7 +60,7 @@ def validation_scores(
         conditionals = model.conditionals(rows, some)
         q = conditionals.proposal.log_prob(rows[..., None])[..., 0]
         w = conditionals.log_weight(rows[..., None])[..., 0]
-        p = q + w - fixed_normalizer(conditionals, VALIDATION_NODES)
+        p = q + w - log_z_estimate(conditionals, nodes=VALIDATION_NODES, generator=generator)
         log_p += float(p.sum(dtype=torch.float64))
         log_q += float(q.sum(dtype=torch.float64))
     log_scale = float(model.scale.double().log().sum())
@@ -84,6 +86,8 @@ def fit(
     config = config or TrainConfig()
     device = choose_device(config.device)
     folder = None if folder is None else Path(folder)
+    if folder is not None:
+        make_folder(folder)
     model.to(device).train()
     rows = _prepare(model, train, "training data", device)
     held_out = _prepare(model, validation, "validation data", device)
@@ -134,7 +138,9 @@ def fit(
                 if step % look_every == 0 or validate:
                     value = float(loss)
                     if not math.isfinite(value):
-                        raise AemError(_explosion(step, value, checkpoint, config))
+                        raise AemError(
+                            _explosion(f"the loss became {value}", step, checkpoint, config)
+                        )
                     if step % LOOK_EVERY == 0:
                         reporter.step(step, value)
                 if validate:
@@ -145,10 +151,14 @@ def fit(
                 if (step % look_every == 0 or validate) and (
                     time.monotonic() - saved > config.checkpoint_seconds or step == config.steps
                 ):
+                    # A finite loss may have had a gradient that was not: never save what it left.
+                    if not all(bool(p.isfinite().all()) for p in eager.parameters):
+                        what = "the weights stopped being finite"
+                        raise AemError(_explosion(what, step, checkpoint, config))
                     save()
                     saved = time.monotonic()
         except KeyboardInterrupt:
-            save()
+            # In the middle of a step the state is no step's: what counts is the last checkpoint.
             where = "" if folder is None else f"; run the same command again to go on from {folder}"
             raise AemError(f"interrupted at step {progress.step}{where}") from None
     progress.seconds = time.monotonic() - started
@@ -161,8 +171,24 @@ def _prepare(
     model: AEM, values: NDArray[np.floating], what: str, device: torch.device
 ) -> Float[Tensor, "N D"]:
     table = check_table(values, columns=model.columns, features=model.config.features, what=what)
+    if not len(table):
+        raise AemError(f"the {what} has no rows")
+    if model.config.proposal == "uniform":
+        _refuse_outside(table, model, what)
     shift, scale = model.shift.double().cpu().numpy(), model.scale.double().cpu().numpy()
-    return torch.from_numpy((table - shift) / scale).float().to(device)
+    return torch.from_numpy((table - shift) / scale).to(device, model.shift.dtype)
+
+
+def _refuse_outside(table: NDArray[np.float64], model: AEM, what: str) -> None:
+    """Rows outside a uniform proposal have no density, and no training could give them one."""
+    low, high = np.array(model.config.bounds).T
+    outside = (table < low) | (table > high)
+    if outside.any():
+        row, column = np.argwhere(outside)[0]
+        raise AemError(
+            f"column '{model.columns[column]}' of the {what} has {table[row, column]} in row {row}, "
+            f"outside the proposal's bounds {low[column]} … {high[column]}"
+        )
 
 
 def _prepare_context(
@@ -173,7 +199,7 @@ def _prepare_context(
     table = check_table(values, features=model.config.context_features, what="context")
     if len(table) != rows:
         raise AemError(f"the context has {len(table)} rows, the data {rows}")
-    return model.standardise_context(torch.from_numpy(table).float().to(device))
+    return model.standardise_context(torch.from_numpy(table).to(device, model.shift.dtype))
 
 
 def _exhausted(progress: Progress, config: TrainConfig) -> bool:
@@ -199,11 +225,11 @@ def _record(
         progress.best_weights = {k: v.detach().clone() for k, v in average.state_dict().items()}
 
 
-def _explosion(step: int, value: float, checkpoint: Path | None, config: TrainConfig) -> str:
-    last = "none was written"
+def _explosion(what: str, step: int, checkpoint: Path | None, config: TrainConfig) -> str:
+    last = "no checkpoint was written"
     if checkpoint is not None and checkpoint.exists():
         last = f"the last good checkpoint is {checkpoint}"
     return (
-        f"the loss became {value} at step {step}; {last}; try a smaller learning rate than "
+        f"{what} at step {step}; {last}; try a smaller learning rate than "
         f"{config.learning_rate}, more warm-up than {config.warmup} steps, or estimator 'ranking'"
     )

@@ -1,0 +1,43 @@
+# Two commands do everything by themselves: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+AEM_DATA ?= $(wildcard ../shared/data)
+export AEM_DATA
+
+.PHONY: help demo test lint types unit clean
+
+help:
+	@echo "make demo   learn the spirals and draw them (about two minutes)"
+	@echo "make test   lint, type-check and test"
+	@echo "make clean  remove what was installed and built"
+
+# Torch is pinned in constraints.txt; every install goes through it.
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,data]'
+	touch $@
+
+demo: $(VENV)/installed
+	$(BIN)/aem reproduce spirals --preset fast --out runs/demo
+	@echo "The picture: runs/demo/figure.png"
+
+test: lint types unit
+
+lint: $(VENV)/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/python scripts/render_results.py --check
+
+types: $(VENV)/installed
+	$(BIN)/mypy
+
+unit: $(VENV)/installed
+	$(BIN)/pytest -n 2
+
+clean:
+	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache
+
+.PHONY: results
+results: $(VENV)/installed  ## write the tables in README and docs from results/
+	$(BIN)/python scripts/render_results.py

@@ -1,0 +1,32 @@
+"""The command line: `aem COMMAND …`. Bad input is one sentence on standard error and exit code 2."""
+
+import sys
+
+import typer
+
+from aem.commands import data, reproduce
+from aem.errors import AemError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Autoregressive energy machines: densities that are normalised and know their error.",
+)
+app.add_typer(reproduce.app, name="reproduce")
+app.add_typer(data.app, name="data")
+
+
+def main() -> None:
+    """Run the program."""
+    try:
+        app()
+    except AemError as error:
+        print(f"aem: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("aem: interrupted", file=sys.stderr)
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""Progress of long work, on standard error: a bar on a terminal, now and then a line elsewhere."""
+
+import sys
+import time
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as RichProgress
+
+SECONDS_BETWEEN_LINES = 10.0
+
+
+class Progress:
+    """Call it with (what, done, total); each `what` gets a bar of its own."""
+
+    def __init__(self) -> None:
+        console = Console(stderr=True)
+        self.live = console.is_terminal
+        self.bars = RichProgress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not self.live,
+            transient=True,
+        )
+        self.tasks: dict[str, tuple[TaskID, float]] = {}  # bar and start of each piece of work
+        self.said = self.reported = time.monotonic()
+
+    def __enter__(self) -> Self:
+        self.bars.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.bars.stop()
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        """So much of something is done."""
+        now = time.monotonic()
+        if what not in self.tasks:
+            # The first report of a piece of work comes when some of it is done already.
+            self.tasks[what] = (self.bars.add_task(what, total=total), self.reported)
+        bar, started = self.tasks[what]
+        self.bars.update(bar, completed=done, total=total)
+        self.reported = now
+        if not self.live and now - self.said > SECONDS_BETWEEN_LINES:
+            self.said = now
+            left = (now - started) / max(done, 1) * (total - done)
+            line = f"{what}: {done:,} of {total:,}, about {left:.0f} s left"
+            print(line, file=sys.stderr, flush=True)

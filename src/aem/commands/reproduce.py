@@ -1,0 +1,92 @@
+"""`aem reproduce`: the paper's experiments, one command each."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from aem.data.tasks import PLANE_TASKS
+from aem.presets import experiment
+from aem.reproduce import Run, run_plane
+
+app = typer.Typer(no_args_is_help=True, help="Reproduce the paper's experiments.")
+
+Preset = Annotated[
+    str, typer.Option(help="fast: two CPU cores; paper: the paper's settings; best: one GPU.")
+]
+Out = Annotated[Path, typer.Option(help="Folder for metrics, model, settings, figure.")]
+Config = Annotated[Path | None, typer.Option(help="TOML file laid over the preset.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="One setting, e.g. --set train.steps=500; may be repeated."),
+]
+Image = Annotated[str, typer.Option(help="Picture to learn; default: the one that ships.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
+
+
+def _run(
+    task: str,
+    preset: str,
+    out: Path,
+    config: Path | None,
+    settings: list[str] | None,
+    quiet: bool,
+    image: str = "",
+) -> None:
+    assignments = [*(settings or [])]
+    if image:
+        assignments.insert(0, f"task.image={image!r}")
+    run = run_plane(experiment(task, preset, config, assignments), preset, out, quiet=quiet)
+    if not quiet:
+        _show(run)
+
+
+def _show(run: Run) -> None:
+    metrics = run.metrics
+    table = Table(title=f"{metrics['task']} · {metrics['preset']}", show_header=False)
+    for label, value in (
+        (
+            "test log-likelihood",
+            f"{metrics['test_log_prob']:.4f} ± {metrics['test_log_prob_2se']:.4f}",
+        ),
+        ("error of the normalisers", f"{metrics['test_log_prob_error']:.1e}"),
+        ("proposal alone", f"{metrics['proposal_log_prob']:.4f}"),
+        ("best possible", f"{metrics['limit']:.4f}"),
+        ("gap", f"{metrics['gap']:.4f} ± {metrics['gap_2se']:.4f}"),
+        ("training", f"{metrics['steps']} steps, {metrics['seconds']:.0f} s, {metrics['device']}"),
+        ("written to", str(run.folder)),
+    ):
+        table.add_row(label, value)
+    Console().print(table)
+
+
+def _plane_command(task: str) -> None:
+    """Register one plane task; they differ in name, and the image task in its picture."""
+
+    def command(
+        out: Out,
+        preset: Preset = "fast",
+        config: Config = None,
+        settings: Settings = None,
+        quiet: Quiet = False,
+    ) -> None:
+        _run(task, preset, out, config, settings, quiet)
+
+    def image_command(
+        out: Out,
+        preset: Preset = "fast",
+        image: Image = "",
+        config: Config = None,
+        settings: Settings = None,
+        quiet: Quiet = False,
+    ) -> None:
+        _run(task, preset, out, config, settings, quiet, image)
+
+    help_text = f"Train, evaluate and draw the task '{task}'."
+    app.command(task, help=help_text)(image_command if task == "image" else command)
+
+
+for _task in PLANE_TASKS:
+    _plane_command(_task)

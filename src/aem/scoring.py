@@ -1,0 +1,193 @@
+"""Scores of rows: blocks that fit into memory, conditionals that rows share computed once."""
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from aem.conditionals import Conditionals
+from aem.errors import AemError
+from aem.normalizers import DivergentNormalizer, Normalizer, Quadrature, normalizer
+
+if TYPE_CHECKING:
+    from aem.model import AEM
+
+NAMED = 5  # rows a message names
+
+
+class AccuracyWarning(UserWarning):
+    """A number is returned with an error larger than asked for, or means less than it seems."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Log densities of B rows by conditional, with the error of each normaliser."""
+
+    log_prob: Float[Tensor, "B D"]
+    error: Float[Tensor, "B D"]
+    log_proposal: Float[Tensor, "B D"]
+    log_z: Float[Tensor, "B D"]
+    outside: Float[Tensor, "B D"]  # share of Z where the proposal never draws
+    nodes: Int[Tensor, "B D"]  # of the normaliser; rows that share a conditional share its nodes
+    converged: Bool[Tensor, "B D"]
+
+    @staticmethod
+    def concatenate(parts: list["Scores"]) -> "Scores":
+        """The scores of all rows."""
+        return Scores(*(torch.cat([getattr(p, f.name) for p in parts]) for f in fields(Scores)))
+
+    def warn(self, tolerance: float) -> None:
+        """Say which rows are less accurate than asked for, and which have mass nobody sampled."""
+        error = self.error.sum(-1)
+        inexact = ~self.converged.all(-1)
+        if bool(inexact.any()):
+            _warn(
+                f"the tolerance of {tolerance:g} nats was not met within the node budget for "
+                f"{_rows(inexact)}; the largest error is {float(error[inexact].max()):.2g} nats"
+            )
+        outside = self.outside.sum(-1)
+        unseen = outside > tolerance
+        if bool(unseen.any()):
+            _warn(
+                f"up to {float(outside.max()):.2g} of the mass lies outside the proposal's reach for "
+                f"{_rows(unseen)}: these log densities include it, importance sampling would not"
+            )
+
+
+def _rows(which: Bool[Tensor, " B"]) -> str:
+    """'3 of 10 rows (2, 5, 7)'."""
+    numbers = which.nonzero()[:, 0].tolist()
+    listed = ", ".join(map(str, numbers[:NAMED])) + (", …" if len(numbers) > NAMED else "")
+    return f"{len(numbers)} of {len(which)} rows ({listed})"
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, AccuracyWarning, stacklevel=4)
+
+
+def blocks(model: "AEM", rows: int, memory: int) -> Iterator[slice]:
+    """Rows whose pass through the ARNN, and whose parameters, fit into the memory."""
+    config = model.config
+    outputs = model.head.size + config.gamma + config.energy_hidden
+    width = 1 + 2 * config.frequencies
+    numbers = config.features * (3 * width + 4 * outputs) + 6 * config.hidden
+    size = max(memory // (8 * numbers), 1)
+    # An empty table is one empty block.
+    return (slice(start, start + size) for start in range(0, max(rows, 1), size))
+
+
+def shared_pasts(
+    z: Float[Tensor, "B D"], context: Float[Tensor, "B Q"] | None
+) -> Iterator[Int[Tensor, " B"]]:
+    """For each feature, a number a row: rows with equal x_<d and context have the same one.
+
+    Such rows share a conditional. Without a context all rows share the first one; the rows of a
+    grid share nearly all.
+    """
+    groups = torch.zeros(len(z), dtype=torch.long, device=z.device)
+    known = z if context is None else torch.cat((context, z), -1)
+    for d, column in enumerate(known.unbind(-1)):
+        if d >= known.shape[1] - z.shape[1]:
+            yield groups
+        _, values = column.unique(return_inverse=True)
+        _, groups = (groups * (len(z) + 1) + values).unique(return_inverse=True)
+
+
+def representatives(groups: Int[Tensor, " B"]) -> Int[Tensor, " G"]:
+    """One row of each group."""
+    rows = torch.arange(len(groups), device=groups.device)
+    count = int(groups.max()) + 1 if len(groups) else 0
+    return rows.new_zeros(count).scatter_(0, groups.flip(0), rows.flip(0))
+
+
+def solve(
+    flat: Conditionals,
+    z: Float[Tensor, "B D"],
+    context: Float[Tensor, "B Q"] | None,
+    settings: Quadrature,
+    *,
+    keep_panels: bool = False,
+) -> tuple[Normalizer, Int[Tensor, "B D"]]:
+    """The normalisers of the distinct ones among the conditionals of standardised rows, and which is whose."""
+    features = z.shape[1]
+    chosen, owner, count = [], [], 0
+    for d, groups in enumerate(shared_pasts(z, context)):
+        rows = representatives(groups)
+        chosen.append(rows * features + d)
+        owner.append(groups + count)
+        count += len(rows)
+    distinct = flat.select(torch.cat(chosen))
+    tolerance = settings.tolerance / features
+    computed = normalizer(distinct, settings, tolerance=tolerance, keep_panels=keep_panels)
+    return computed, torch.stack(owner, -1)
+
+
+def refuse_divergent(
+    log_z: Float[Tensor, "B D"], columns: tuple[str, ...], first_row: int = 0
+) -> None:
+    """Raise if a normaliser is infinite, naming where."""
+    divergent = log_z == torch.inf
+    if bool(divergent.any()):
+        rows, column = divergent.nonzero().unbind(-1)
+        here = rows[column == column[0]]
+        listed = ", ".join(str(first_row + r) for r in here[:NAMED].tolist())
+        raise DivergentNormalizer(
+            f"the normaliser of column '{columns[int(column[0])]}' is infinite for row {listed}"
+            f"{', …' if len(here) > NAMED else ''}: this model's literal energy does not decay, so it "
+            'has no density; train with energy = "relative", or a uniform proposal with bounds'
+        )
+
+
+def score_block(
+    model: "AEM",
+    rows: Float[Tensor, "B D"],
+    context: Float[Tensor, "B Q"] | None,
+    settings: Quadrature,
+    first_row: int = 0,
+) -> Scores:
+    """Score rows in the units of the data with a float64 model."""
+    z = model.standardise(rows.double())
+    context = model.standardise_context(None if context is None else context.double())
+    flat = model.conditionals(z, context).flatten()
+    computed, owner = solve(flat, z, context, settings)
+    log_z = computed.log_z[owner]
+    refuse_divergent(log_z, model.columns, first_row)
+    point = z.reshape(-1, 1)
+    log_scale = model.scale.log()
+    log_p = flat.log_unnormalized(point).reshape(z.shape) - log_z
+    return Scores(
+        log_p - log_scale,
+        computed.error[owner],
+        flat.proposal.log_prob(point).reshape(z.shape) - log_scale,
+        log_z,
+        computed.outside[owner],
+        computed.nodes[owner],
+        computed.converged[owner],
+    )
+
+
+def score(
+    model: "AEM",
+    rows: Float[Tensor, "B D"],
+    context: Float[Tensor, "B Q"] | None,
+    settings: Quadrature,
+) -> Scores:
+    """Score rows a block at a time."""
+    if context is not None and len(context) != len(rows):
+        raise AemError(f"{len(context)} context rows for {len(rows)} rows")
+    return Scores.concatenate(
+        [
+            score_block(
+                model,
+                rows[block],
+                None if context is None else context[block],
+                settings,
+                block.start,
+            )
+            for block in blocks(model, len(rows), settings.memory)
+        ]
+    )

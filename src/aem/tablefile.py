@@ -1,0 +1,139 @@
+"""Tables from files: CSV, Parquet or .npy, matched to a model's columns by name where possible."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyarrow import csv, parquet
+
+from aem.errors import AemError
+from aem.table import check_table
+
+KINDS = (".csv", ".tsv", ".parquet", ".npy")
+
+
+@dataclass(frozen=True)
+class RawTable:
+    """What a file holds: its columns by position, and their names where it has any."""
+
+    columns: list[pa.ChunkedArray]
+    names: list[str] | None
+
+
+def read_table(path: str | Path, columns: Sequence[str] = ()) -> NDArray[np.float64]:
+    """Read [B, D] finite numbers, or say in one sentence what is wrong with the file.
+
+    With `columns`, those are picked by name and in that order; the file's other columns are left
+    alone. A file without names must have exactly that many columns.
+    """
+    path = Path(path)
+    table = _pick(_read(path), columns, path)
+    names = table.names or list(columns) or [str(i) for i in range(len(table.columns))]
+    if not table.columns or len(table.columns[0]) == 0:
+        raise AemError(f"{path} has no rows")
+    numbers = [_numbers(c, n, path) for c, n in zip(table.columns, names, strict=True)]
+    return check_table(np.stack(numbers, axis=1), columns=names, what=f"data in {path}")
+
+
+def _read(path: Path) -> RawTable:
+    kind = path.suffix.lower()
+    if kind not in KINDS:
+        raise AemError(f"{path} is none of the kinds of table aem reads: {', '.join(KINDS)}")
+    if path.is_dir():
+        raise AemError(f"{path} is a folder, not a table")
+    if not path.is_file():
+        raise AemError(f"there is no file {path}")
+    if path.stat().st_size == 0:
+        raise AemError(f"{path} is empty")
+    try:
+        if kind == ".npy":
+            return _from_numpy(path)
+        if kind == ".parquet":
+            return _from_arrow(parquet.ParquetFile(path).read())
+        return _from_csv(path, "\t" if kind == ".tsv" else ",")
+    except (pa.ArrowException, OSError, ValueError, EOFError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else "it is damaged"
+        raise AemError(f"{path} cannot be read as a {kind[1:]} table: {reason}") from error
+
+
+def _from_numpy(path: Path) -> RawTable:
+    array = np.load(path, allow_pickle=False)
+    if array.dtype.names:
+        fields = [pa.chunked_array([np.ascontiguousarray(array[n])]) for n in array.dtype.names]
+        return RawTable(fields, list(array.dtype.names))
+    if array.ndim != 2:
+        raise AemError(f"{path} must hold rows and columns, not an array of shape {array.shape}")
+    if array.dtype.kind not in "buif":
+        raise AemError(f"{path} holds values of type {array.dtype}, not numbers")
+    wide = np.asarray(array, dtype=np.float64)
+    return RawTable([pa.chunked_array([np.ascontiguousarray(c)]) for c in wide.T], None)
+
+
+def _from_arrow(table: pa.Table) -> RawTable:
+    return RawTable(list(table.columns), list(table.column_names))
+
+
+def _from_csv(path: Path, delimiter: str) -> RawTable:
+    parse = csv.ParseOptions(delimiter=delimiter)
+    # A first line of nothing but numbers is a row, not a header.
+    with csv.open_csv(path, parse_options=parse) as reader:
+        names = list(reader.schema.names)
+    nameless = all(map(_is_number, names)) and names != [str(i) for i in range(len(names))]
+    options = csv.ReadOptions(autogenerate_column_names=nameless)
+    raw = _from_arrow(csv.read_csv(path, read_options=options, parse_options=parse))
+    # "0,1,2" is how a data frame without names is written: a header, but no names.
+    counted = raw.names == [str(i) for i in range(len(raw.columns))]
+    return RawTable(raw.columns, None if nameless or counted else raw.names)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _pick(table: RawTable, columns: Sequence[str], path: Path) -> RawTable:
+    if table.names is not None:
+        twice = [name for name, count in Counter(table.names).items() if count > 1]
+        if twice:
+            raise AemError(f"{path} has more than one column '{twice[0]}'")
+    if not columns:
+        return table
+    if table.names is not None and set(columns) <= set(table.names):
+        return RawTable([table.columns[table.names.index(c)] for c in columns], list(columns))
+    # A model fitted on an array calls its columns x1, x2, …: those names mean positions.
+    positional = list(columns) == [f"x{i + 1}" for i in range(len(columns))]
+    if table.names is not None and not (positional and len(table.columns) == len(columns)):
+        missing = next(c for c in columns if c not in table.names)
+        listed = ", ".join(table.names[:8]) + (", …" if len(table.names) > 8 else "")
+        raise AemError(f"{path} has no column '{missing}', which the model needs; it has {listed}")
+    if len(table.columns) != len(columns):
+        raise AemError(
+            f"{path} has {len(table.columns)} columns without names, the model has {len(columns)}"
+        )
+    return RawTable(table.columns, table.names)
+
+
+def _numbers(column: pa.ChunkedArray, name: str, path: Path) -> NDArray[np.float64]:
+    kind = column.type
+    if pa.types.is_boolean(kind) or pa.types.is_decimal(kind):
+        column = column.cast(pa.float64())
+    elif pa.types.is_null(kind):
+        raise AemError(f"column '{name}' of {path} has no values")
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        raise AemError(f"column '{name}' of {path} is not numeric{_first_text(column)}")
+    return np.asarray(column.to_numpy(), dtype=np.float64)
+
+
+def _first_text(column: pa.ChunkedArray) -> str:
+    """Where the trouble starts: usually one stray word in a column of numbers."""
+    for row, value in enumerate(column):
+        if value.is_valid and not _is_number(str(value)):
+            return f": row {row} holds '{value}'"
+    return ""

@@ -1,0 +1,97 @@
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from aem.errors import AemError
+from aem.tablefile import read_table
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def table() -> np.ndarray:
+    return np.array([[1.0, 20.0, 3.5], [4.0, 50.0, -6.5]])
+
+
+def test_the_same_table_from_every_kind(tmp_path: Path, table: np.ndarray) -> None:
+    np.save(tmp_path / "t.npy", table)
+    names = ["a", "b", "c"]
+    parquet.write_table(pa.table(dict(zip(names, table.T, strict=True))), tmp_path / "t.parquet")
+    write(tmp_path / "t.csv", "a,b,c\n1,20,3.5\n4,50,-6.5\n")
+    write(tmp_path / "t.tsv", "a\tb\tc\n1\t20\t3.5\n4\t50\t-6.5\n")
+    for kind in ("npy", "parquet", "csv", "tsv"):
+        np.testing.assert_array_equal(read_table(tmp_path / f"t.{kind}"), table)
+        np.testing.assert_array_equal(read_table(tmp_path / f"t.{kind}", names), table)
+
+
+def test_columns_are_matched_by_name_and_others_left_alone(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", "city,b,a\nRome,20,1\nOslo,50,4\n")
+    np.testing.assert_array_equal(read_table(path, ["a", "b"]), [[1, 20], [4, 50]])
+
+
+@pytest.mark.parametrize("text", ["1,2\n3,4\n", "0,1\n1,2\n3,4\n", "u,v\n1,2\n3,4\n"])
+def test_default_names_mean_positions(tmp_path: Path, text: str) -> None:
+    path = write(tmp_path / "t.csv", text)
+    np.testing.assert_array_equal(read_table(path, ["x1", "x2"]), [[1, 2], [3, 4]])
+
+
+def test_structured_arrays_have_names(tmp_path: Path) -> None:
+    rows = np.array([(1.0, 2), (3.0, 4)], dtype=[("b", float), ("a", int)])
+    np.save(tmp_path / "t.npy", rows)
+    np.testing.assert_array_equal(read_table(tmp_path / "t.npy", ["a", "b"]), [[2, 1], [4, 3]])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("t.csv", "", "is empty"),
+        ("t.csv", "a,b\n", "has no rows"),
+        ("t.csv", "a,b\n1,2\n3,blue\n", "column 'b' .* not numeric: row 1 holds 'blue'"),
+        ("t.csv", "a,a,b\n1,2,3\n", "more than one column 'a'"),
+        ("t.csv", "a,b\n1,2\n3,\n", "column 'b' .* has NaN in row 1"),
+        ("t.csv", "a,b\n1,2\n3,inf\n", "column 'b' .* has an infinite value"),
+        ("t.csv", "a,c\n1,2\n", "no column 'b', which the model needs; it has a, c"),
+        ("t.csv", "a,b\n1,2\n3\n", "cannot be read as a csv table: .*Expected 2 columns, got 1"),
+        ("t.csv", "a,b\n,1\n,2\n", "column 'a' .* has no values"),
+        ("t.csv", "1.5,2.5,3.5\n1,2,3\n", "3 columns without names, the model has 2"),
+        ("t.parquet", "PAR1 but not really", "cannot be read as a parquet table"),
+        ("t.npy", "not numpy", "cannot be read as a npy table"),
+        ("t.xlsx", "anything", "none of the kinds"),
+    ],
+)
+def test_trouble_is_told_in_one_sentence(tmp_path: Path, name: str, text: str, said: str) -> None:
+    path = write(tmp_path / name, text)
+    with pytest.raises(AemError, match=said) as caught:
+        read_table(path, ["a", "b"])
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_files_and_folders(tmp_path: Path) -> None:
+    with pytest.raises(AemError, match="there is no file"):
+        read_table(tmp_path / "none.csv")
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(AemError, match="is a folder"):
+        read_table(tmp_path / "folder.csv")
+
+
+@pytest.mark.parametrize(
+    ("array", "said"),
+    [
+        (np.zeros(3), "rows and columns"),
+        (np.array([["x", "y"]]), "not numbers"),
+        (np.zeros((2, 2), dtype=complex), "not numbers"),
+        (np.zeros((0, 2)), "no rows"),
+        (np.zeros((2, 3)), "3 columns without names"),
+        (np.array([[1, object()]], dtype=object), "cannot be read"),
+    ],
+)
+def test_bad_arrays(tmp_path: Path, array: np.ndarray, said: str) -> None:
+    np.save(tmp_path / "t.npy", array)
+    with pytest.raises(AemError, match=said):
+        read_table(tmp_path / "t.npy", ["a", "b"])
