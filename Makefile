@@ -41,3 +41,4 @@ clean:
 .PHONY: results
 results: $(VENV)/installed  ## write the tables in README and docs from results/
 	$(BIN)/python scripts/render_results.py
+	$(BIN)/python scripts/gallery.py

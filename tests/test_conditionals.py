@@ -9,9 +9,7 @@ from aem import AEM, ModelConfig
 from aem.conditionals import DEPTH, EnergyForm
 
 
-def model(
-    energy: EnergyForm = "relative", activation: str = "relu", frequencies: int = 3
-) -> AEM:
+def model(energy: EnergyForm = "relative", activation: str = "relu", frequencies: int = 3) -> AEM:
     config = ModelConfig(
         features=2,
         hidden=8,
@@ -48,7 +46,7 @@ def test_relative_weights_stay_in_their_range(
             )
         assert not log_w.isnan().any()
         lowest, highest = min(lowest, float(log_w.min())), max(highest, float(log_w.max()))
-    assert -DEPTH * (1 + 1e-6) <= lowest and highest <= 0
+    assert lowest >= -DEPTH * (1 + 1e-6) and highest <= 0
     if size == 1e4:
         assert lowest < -0.99 * DEPTH and highest > -1e-3, "and the whole range is used"
 

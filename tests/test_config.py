@@ -99,5 +99,7 @@ def test_unreadable_files_are_named(tmp_path: Path) -> None:
     for path in (broken, binary):
         with pytest.raises(AemError, match=f"{path} is not valid TOML"):
             read_toml(path)
-    with pytest.raises(AemError, match="cannot read the settings file .*missing.toml: No such file"):
+    with pytest.raises(
+        AemError, match=r"cannot read the settings file .*missing.toml: No such file"
+    ):
         read_toml(tmp_path / "missing.toml")

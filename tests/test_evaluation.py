@@ -35,7 +35,8 @@ def model() -> AEM:
 @pytest.fixture(scope="module")
 def rows(model: AEM) -> np.ndarray:
     torch.manual_seed(1)
-    return model().sample((200,)).double().numpy()
+    drawn: np.ndarray = model().sample((200,)).double().numpy()
+    return drawn
 
 
 def test_summary() -> None:
@@ -48,15 +49,15 @@ def test_summary() -> None:
 
 
 def test_the_quadrature_is_put_to_the_test(model: AEM, rows: np.ndarray) -> None:
-    x = torch.from_numpy(rows[:50])
+    x = torch.from_numpy(rows[:20])
     settled = settle(model, x)
     assert settled.held_still
     assert settled.moved <= 0.1 * settled.claimed
     assert settled.nodes[1] >= 2 * settled.nodes[0]
     assert settled.rows_beyond_error == 0
     assert len(settled.unmet) == 0
-    fine = model().scores(x, Quadrature(tolerance=1e-7)).log_prob.sum(-1)
-    assert (settled.log_prob - fine).abs().max() <= settled.error.max() + 1e-7
+    fine = model().scores(x, Quadrature(tolerance=1e-6)).log_prob.sum(-1)
+    assert (settled.log_prob - fine).abs().max() <= settled.error.max() + 1e-6
 
 
 def test_a_tolerance_out_of_reach_is_told(model: AEM, rows: np.ndarray) -> None:
@@ -71,7 +72,9 @@ def test_all_scores_side_by_side(model: AEM, rows: np.ndarray) -> None:
     result = score(model, rows[100:], validation=validation, samples=2000, kde_samples=500)
     assert result.importance is not None
     assert result.kde is not None
-    assert abs(result.importance.mean - result.quadrature.mean) < 0.02
+    assert result.importance_noise is not None
+    off = abs(result.importance.mean - result.quadrature.mean)
+    assert off < 2 * result.importance_noise < 0.02  # four standard errors
     assert result.quadrature.mean > result.proposal.mean  # rows of the model itself
     assert result.quadrature.mean - 0.1 < result.kde.mean < result.quadrature.mean + 0.05
     assert result.set_aside == 0

@@ -54,7 +54,8 @@ def test_density_is_in_the_units_of_the_data(conditional: AEM) -> None:
 
     def estimate(aem: AEM, values: Tensor, c: Tensor) -> Tensor:
         torch.manual_seed(3)
-        return aem(c).log_prob(values)
+        result: Tensor = aem(c).log_prob(values)
+        return result
 
     conditional.train()
     moved.train()
@@ -110,7 +111,8 @@ def test_rows_do_not_leak_into_each_other(conditional: AEM, training: bool) -> N
 
     def score() -> Tensor:
         torch.manual_seed(3)
-        return conditional(context).log_prob(x)
+        result: Tensor = conditional(context).log_prob(x)
+        return result
 
     before = score()
     x[2], context[2] = x[2] + 1, context[2] - 1
@@ -194,7 +196,11 @@ def test_bad_contexts_are_refused() -> None:
     [
         (small(), (), "at least one feature"),
         (small(features=2), ("a",), "1 column names for 2 features"),
-        (small(features=2, proposal="uniform", bounds=((0.0, 1.0),)), (), "1 bounds for 2 features"),
+        (
+            small(features=2, proposal="uniform", bounds=((0.0, 1.0),)),
+            (),
+            "1 bounds for 2 features",
+        ),
         (small(features=20), (), "hidden width 16 is below the number of features 20"),
     ],
 )
@@ -223,5 +229,5 @@ def test_context_is_needed_exactly_where_the_model_has_one(conditional: AEM) -> 
     for wrong in (1, 3):
         with pytest.raises(AemError, match=f"context has {wrong} columns, .* built for 2"):
             conditional(rows(4, wrong)).log_prob(rows(4, 3))
-    with pytest.raises(AemError, match="context has 2 columns, .* built for 0"):
+    with pytest.raises(AemError, match=r"context has 2 columns, .* built for 0"):
         AEM(small(features=3)).eval()(torch.zeros(4, 2)).log_prob(torch.zeros(4, 3))

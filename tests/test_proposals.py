@@ -31,9 +31,7 @@ MIXTURES = {
 
 def mixture(name: str) -> GaussianMixture:
     """A batch [1, 2] of the named mixture and a moved copy of it, in float64."""
-    logits, locs, scales = (
-        torch.tensor([[p, p]], dtype=torch.float64) for p in MIXTURES[name]
-    )
+    logits, locs, scales = (torch.tensor([[p, p]], dtype=torch.float64) for p in MIXTURES[name])
     return GaussianMixture(logits, locs + torch.tensor([[[0.0], [1.5]]]), scales)
 
 

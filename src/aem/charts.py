@@ -37,7 +37,9 @@ LONGEST_DECAY = 2.0**20
 class Chart(Protocol):
     """x ↔ t for a flat batch of conditionals, and p̃(x) dx/dt."""
 
-    conditionals: Conditionals
+    @property
+    def conditionals(self) -> Conditionals:
+        """Whose chart this is."""
 
     def edges(self, panels: int) -> Float[Tensor, " E"]:
         """Where the first panels meet: `panels` of them in [0, 1]."""

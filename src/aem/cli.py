@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from aem.commands import data, reproduce
+from aem.commands import data, evaluate, reproduce
 from aem.errors import AemError
 
 app = typer.Typer(
@@ -14,6 +14,7 @@ app = typer.Typer(
 )
 app.add_typer(reproduce.app, name="reproduce")
 app.add_typer(data.app, name="data")
+app.command()(evaluate.evaluate)
 
 
 def main() -> None:

@@ -165,6 +165,7 @@ class Evaluation:
     importance: Summary | None
     importance_samples: int
     importance_bias: float | None  # the estimate is too high by about this much
+    importance_noise: float | None  # two standard errors of its mean that come from the draws
     kde: Summary | None
     kde_fit: KDE | None
     kde_fit_rows: int
@@ -208,12 +209,14 @@ def evaluate(
 
     settled = settle(model, x, _settings(tolerance), report)
     settled = replace(settled, unmet=kept[settled.unmet])
-    importance = importance_bias = None
+    importance = importance_bias = importance_noise = None
     if samples:
         watch = _counter(report, "importance sampling", len(x))
         scores = importance_scores(model, x, samples=samples, seed=seed, watch=watch)
         importance = summarise(scores.log_prob.sum(-1), kept)
         importance_bias = float(scores.bias.sum(-1).mean())
+        # The bias is half the variance of log Ẑ, and draws are independent between rows.
+        importance_noise = 2 * math.sqrt(2 * importance_bias / len(x))
     kde = kde_fit = None
     fitted_on = 0
     if fit_rows is not None:
@@ -233,6 +236,7 @@ def evaluate(
         importance,
         samples,
         importance_bias,
+        importance_noise,
         kde,
         kde_fit,
         fitted_on,

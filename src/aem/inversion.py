@@ -75,7 +75,8 @@ class PanelCDF:
         panels = self.panels
         half = 0.5 * (panels.end[panel] - panels.start[panel]) / self.total[panels.problem[panel]]
         values = panels.values[panel] * half[:, None]
-        return values @ TO_COEFFICIENTS.T.to(values.device)
+        coefficients: Tensor = values @ TO_COEFFICIENTS.T.to(values.device)
+        return coefficients
 
     def _panel(
         self, key: Float[Tensor, " P"], query: Float[Tensor, " Q"], problem: Int[Tensor, " Q"]
@@ -83,7 +84,8 @@ class PanelCDF:
         """The last panel of each query's problem whose key (increasing) is not above the query."""
         low = self.first[problem]
         high = low + self.count[problem] - 1
-        for _ in range(int(self.count.max()).bit_length()):
+        most = int(self.count.max()) if len(self.count) else 0
+        for _ in range(most.bit_length()):
             middle = (low + high + 1) // 2
             right = key[middle] <= query
             low, high = torch.where(right, middle, low), torch.where(right, high, middle - 1)

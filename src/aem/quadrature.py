@@ -57,7 +57,8 @@ def _null_rules(first: int) -> Tensor:
     root = KRONROD.sqrt()
     powers = torch.stack([NODES**k for k in range(len(NODES))], dim=1)
     orthonormal, _ = torch.linalg.qr(root[:, None] * powers)
-    return math.sqrt(2.0) * root[:, None] * orthonormal[:, first:]
+    rules: Tensor = math.sqrt(2.0) * root[:, None] * orthonormal[:, first:]
+    return rules
 
 
 NULL_RULES = _null_rules(first=9)
@@ -91,6 +92,12 @@ class Panels:
     def nodes(self) -> Float[Tensor, "P S"]:
         """Where each panel's function was evaluated."""
         return panel_nodes(self.start, self.end)
+
+    @staticmethod
+    def none(like: Tensor) -> "Panels":
+        """No panels."""
+        empty = like.new_zeros(0)
+        return Panels(empty.long(), empty, empty, like.new_zeros(0, len(NODES)), empty, empty)
 
     @staticmethod
     def concatenate(parts: list["Panels"]) -> "Panels":
@@ -128,7 +135,7 @@ def panel_nodes(start: Float[Tensor, " P"], end: Float[Tensor, " P"]) -> Float[T
 def evaluate_panels(
     integrand: Integrand, problem: Tensor, start: Tensor, end: Tensor, chunk: int
 ) -> Panels:
-    """Integrate each panel by the 15-node rule, as many panels at a time as fit into a chunk of nodes."""
+    """Integrate each panel by the 15-node rule, as many at a time as a chunk has nodes for."""
     size = max(chunk // NODES_PER_PANEL, 1)
     parts = zip(problem.split(size), start.split(size), end.split(size), strict=True)
     values = torch.cat([integrand(p, panel_nodes(a, b)) for p, a, b in parts])
@@ -147,7 +154,7 @@ def integrate(
     doubt: Doubt | None = None,
     keep_panels: bool = False,
 ) -> Integrals:
-    """Integrate N non-negative functions, each over the panels between the edges, to a relative tolerance.
+    """Integrate N non-negative functions over the panels between the edges, to a relative tolerance.
 
     `integrand(problem [P], t [P, 15])` evaluates problem p's function at its row of nodes. Panels err
     independently, so their squared errors add up; `SAFETY` is what remains to be on the safe side.
@@ -191,9 +198,8 @@ def integrate(
                 refine(*_without(late, names, panels))
                 names, panels = _without(~late, names, panels)
             elif len(names):
-                panels = _halve(
-                    panels, halve, lambda p, a, b, names=names: evaluate(names, p, a, b)
-                )
+                halves = evaluate(names, *_halves(panels.take(halve)))
+                panels = Panels.concatenate([panels.take(~halve), halves])
 
     # Problems enter a batch at a time: their first panels alone would outgrow the budget otherwise.
     first = len(edges) - 1
@@ -201,7 +207,9 @@ def integrate(
         local = torch.arange(len(names), device=edges.device).repeat_interleave(first)
         starts, ends = edges[:-1].repeat(len(names)), edges[1:].repeat(len(names))
         refine(names, evaluate(names, local, starts, ends))
-    panels = Panels.concatenate(kept) if kept else None
+    panels = None
+    if keep_panels:
+        panels = Panels.concatenate(kept) if kept else Panels.none(edges)
     return Integrals(value, core, error, nodes, error <= tolerance * value, panels)
 
 
@@ -227,13 +235,8 @@ def _without(gone: Bool[Tensor, " N"], names: Tensor, panels: Panels) -> tuple[T
     return names[~gone], replace(rest, problem=number[rest.problem])
 
 
-def _halve(
-    panels: Panels,
-    which: Bool[Tensor, " P"],
-    evaluate: Callable[[Tensor, Tensor, Tensor], Panels],
-) -> Panels:
-    """Replace some panels by their halves."""
-    problem, start, end = panels.problem[which], panels.start[which], panels.end[which]
-    middle = 0.5 * (start + end)
-    halves = evaluate(problem.repeat(2), torch.cat((start, middle)), torch.cat((middle, end)))
-    return Panels.concatenate([panels.take(~which), halves])
+def _halves(panels: Panels) -> tuple[Tensor, Tensor, Tensor]:
+    """Problem, start and end of both halves of each panel."""
+    middle = 0.5 * (panels.start + panels.end)
+    starts, ends = torch.cat((panels.start, middle)), torch.cat((middle, panels.end))
+    return panels.problem.repeat(2), starts, ends

@@ -11,7 +11,8 @@ MOST_STEPS = 80
 
 def normal_cdf(z: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
     """Φ(z) with all its digits in the lower tail, where torch.special.ndtr has none below eps."""
-    return 0.5 * torch.special.erfc(-math.sqrt(0.5) * z)
+    below: Tensor = torch.special.erfc(-math.sqrt(0.5) * z)
+    return 0.5 * below
 
 
 def invert_mixture_cdf(
@@ -43,7 +44,7 @@ def invert_mixture_cdf(
     x = (w[rows] * candidates).sum(-1).clamp(low, high)
     del candidates, heavy
 
-    result = x.clone()
+    result: Tensor = x.clone()
     active = torch.arange(len(x), device=x.device)
     eps = torch.finfo(x.dtype).eps
     for _ in range(MOST_STEPS):

@@ -18,7 +18,14 @@ from aem.conditionals import Conditionals
 from aem.errors import AemError
 from aem.inversion import PanelCDF
 from aem.normalizers import Quadrature, normalizer
-from aem.scoring import blocks, refuse_divergent, representatives, shared_pasts, solve
+from aem.scoring import (
+    blocks,
+    context_groups,
+    refuse_divergent,
+    representatives,
+    solve,
+    split_groups,
+)
 
 if TYPE_CHECKING:
     from aem.model import AEM
@@ -117,11 +124,10 @@ def invert(
         levels = u[block]
         own = None if context is None else context[block]
         sequence = model.sequence(len(levels), own)
-        known = levels[:, :0] if own is None else own
-        columns = []
+        # Rows with the same past share a conditional, above all the first.
+        groups = context_groups(len(levels), own).to(u.device)
+        columns: list[Tensor] = []
         for level in levels.unbind(-1):
-            # Rows with the same past share a conditional, above all the first.
-            *_, groups = shared_pasts(torch.cat((known, levels[:, :1]), -1), None)
             conditionals = sequence.next().select(representatives(groups))
             computed = normalizer(conditionals, settings, tolerance=tolerance, keep_panels=True)
             refuse_divergent(
@@ -132,7 +138,7 @@ def invert(
             z = cdf.chart.select(groups).point(t[:, None])[:, 0]
             sequence.push(z)
             columns.append(z)
-            known = torch.cat((known, z[:, None]), -1)
+            groups = split_groups(groups, z)
         parts.append(torch.stack(columns, -1))
     return torch.cat(parts)
 

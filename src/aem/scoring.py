@@ -80,6 +80,24 @@ def blocks(model: "AEM", rows: int, memory: int) -> Iterator[slice]:
     return (slice(start, start + size) for start in range(0, max(rows, 1), size))
 
 
+def context_groups(rows: int, context: Float[Tensor, "B Q"] | None) -> Int[Tensor, " B"]:
+    """A number a row: rows with equal contexts have the same one."""
+    if context is None:
+        return torch.zeros(rows, dtype=torch.long)
+    groups = torch.zeros(rows, dtype=torch.long, device=context.device)
+    for column in context.unbind(-1):
+        groups = split_groups(groups, column)
+    return groups
+
+
+def split_groups(groups: Int[Tensor, " B"], column: Float[Tensor, " B"]) -> Int[Tensor, " B"]:
+    """The same for one more column: rows stay together if they agree there too."""
+    _, values = column.unique(return_inverse=True)
+    finer: Tensor
+    _, finer = (groups * (len(column) + 1) + values).unique(return_inverse=True)
+    return finer
+
+
 def shared_pasts(
     z: Float[Tensor, "B D"], context: Float[Tensor, "B Q"] | None
 ) -> Iterator[Int[Tensor, " B"]]:
@@ -88,13 +106,10 @@ def shared_pasts(
     Such rows share a conditional. Without a context all rows share the first one; the rows of a
     grid share nearly all.
     """
-    groups = torch.zeros(len(z), dtype=torch.long, device=z.device)
-    known = z if context is None else torch.cat((context, z), -1)
-    for d, column in enumerate(known.unbind(-1)):
-        if d >= known.shape[1] - z.shape[1]:
-            yield groups
-        _, values = column.unique(return_inverse=True)
-        _, groups = (groups * (len(z) + 1) + values).unique(return_inverse=True)
+    groups = context_groups(len(z), context).to(z.device)
+    for column in z.unbind(-1):
+        yield groups
+        groups = split_groups(groups, column)
 
 
 def representatives(groups: Int[Tensor, " B"]) -> Int[Tensor, " G"]:
@@ -112,7 +127,7 @@ def solve(
     *,
     keep_panels: bool = False,
 ) -> tuple[Normalizer, Int[Tensor, "B D"]]:
-    """The normalisers of the distinct ones among the conditionals of standardised rows, and which is whose."""
+    """The normalisers of rows' distinct conditionals, and which of them is whose."""
     features = z.shape[1]
     chosen, owner, count = [], [], 0
     for d, groups in enumerate(shared_pasts(z, context)):

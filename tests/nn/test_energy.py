@@ -6,6 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from aem.errors import AemError
+from aem.nn.blocks import ResidualBlock
 from aem.nn.energy import EnergyNetwork
 
 
@@ -26,6 +27,7 @@ def test_split_first_layer_is_one_layer_on_value_and_context(
     both = torch.cat((x, gamma[..., None, :].expand(4, 2, nodes, context)), -1)
     h = F.linear(both, joint, net.from_context.bias)
     for block in net.blocks:
+        assert isinstance(block, ResidualBlock)
         h = h + block.second(a(block.first(a(h))))
     expected = net.final(a(h))[..., 0]
 

@@ -77,7 +77,10 @@ def test_a_few_discrete_values_do_no_harm(values: int, rows: int) -> None:
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_few_frequencies(count: int) -> None:
-    assert choose_frequencies(np.random.default_rng(0).normal(size=(100, 3)), count).shape == (3, count)
+    assert choose_frequencies(np.random.default_rng(0).normal(size=(100, 3)), count).shape == (
+        3,
+        count,
+    )
 
 
 def test_features_are_the_value_and_waves_of_it() -> None:

@@ -12,7 +12,9 @@ from aem.nn.resmade import ResMADE
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 @pytest.mark.parametrize("context", [0, 3])
 @pytest.mark.parametrize("blocks", [0, 1, 3])
-@pytest.mark.parametrize(("features", "hidden"), [(1, 1), (1, 4), (2, 2), (5, 5), (5, 23), (16, 40)])
+@pytest.mark.parametrize(
+    ("features", "hidden"), [(1, 1), (1, 4), (2, 2), (5, 5), (5, 23), (16, 40)]
+)
 def test_one_feature_at_a_time_equals_the_full_pass(
     randomise: Callable[[nn.Module], None],
     features: int,

@@ -5,7 +5,9 @@ from aem.errors import AemError
 from aem.nn.masks import MaskedLinear, hidden_degrees
 
 
-@pytest.mark.parametrize(("features", "hidden"), [(2, 2), (2, 9), (3, 8), (6, 6), (6, 7), (63, 512)])
+@pytest.mark.parametrize(
+    ("features", "hidden"), [(2, 2), (2, 9), (3, 8), (6, 6), (6, 7), (63, 512)]
+)
 def test_degrees_are_those_of_the_paper_in_order(features: int, hidden: int) -> None:
     paper = sorted((k - 1) % (features - 1) + 1 for k in range(1, hidden + 1))
     assert hidden_degrees(features, hidden).tolist() == paper

@@ -49,7 +49,9 @@ def input_jacobian(net: ResMADE, x: Tensor, context: Tensor | None) -> Tensor:
 @pytest.mark.parametrize("frequencies", [0, 2])
 @pytest.mark.parametrize("context", [0, CONTEXT])
 @pytest.mark.parametrize("blocks", [0, 1, 3])
-@pytest.mark.parametrize(("features", "hidden"), [(1, 1), (2, 2), (3, 7), (6, 6), (6, 40), (12, 13)])
+@pytest.mark.parametrize(
+    ("features", "hidden"), [(1, 1), (2, 2), (3, 7), (6, 6), (6, 40), (12, 13)]
+)
 def test_outputs_depend_on_all_earlier_features_and_no_other(
     randomise: Callable[[nn.Module], None],
     features: int,
@@ -96,6 +98,7 @@ def test_context_enters_every_block(randomise: Callable[[nn.Module], None]) -> N
     before = net(x, context)
     assert len(net.context_layers) == 4
     for layer in net.context_layers:
+        assert isinstance(layer, nn.Linear)
         kept = layer.weight.detach().clone()
         nn.init.zeros_(layer.weight)
         assert (net(x, context) - before).abs().max() > 1e-3

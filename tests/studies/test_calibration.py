@@ -24,7 +24,7 @@ SMALL = ModelConfig(
 
 def make(**changes: object) -> AEM:
     torch.manual_seed(0)
-    model = AEM(ModelConfig(**{**SMALL.__dict__, **changes}))  # type: ignore[arg-type]
+    model = AEM(ModelConfig(**{**SMALL.__dict__, **changes}))
     d = model.config.features
     model.embedding.frequencies.copy_(torch.linspace(1, 4, SMALL.frequencies).repeat(d, 1))
     with torch.no_grad():
@@ -65,7 +65,7 @@ def test_the_window_covers_the_proposal(model: AEM, rows: np.ndarray) -> None:
 @pytest.mark.parametrize("proposal", ["mixture", "uniform"])
 def test_trapezoid_and_quadrature_agree_to_seven_figures(rows: np.ndarray, proposal: str) -> None:
     bounds = ((-3.0, 3.0),) * 3 if proposal == "uniform" else ()
-    chosen = choose_conditionals(make(proposal=proposal, bounds=bounds), rows, 30, seed=0)
+    chosen = choose_conditionals(make(proposal=proposal, bounds=bounds), rows, 15, seed=0)
     truth = trapezoid_log_z(chosen)
     assert truth.converged.all()
     assert not truth.edge.any()
@@ -81,7 +81,7 @@ def test_trapezoid_of_a_known_integral(rows: np.ndarray) -> None:
         model.energy.final.weight.zero_()
         model.energy.final.bias.fill_(2.0)
     chosen = choose_conditionals(model, rows, 10, seed=0)
-    expected = chosen.log_weight(torch.zeros(10, 1, dtype=torch.float64))[:, 0]
+    expected = chosen.log_weight(torch.zeros(10, 1, dtype=torch.float64))[:, 0].detach()
     truth = trapezoid_log_z(chosen)
     assert (truth.log_z - expected).abs().max() < 1e-9
     assert float(expected[0]) < -1
@@ -95,10 +95,10 @@ def test_a_literal_energy_without_tails_is_seen_at_the_edge(rows: np.ndarray) ->
 
 
 def test_estimates_close_in_on_the_truth(model: AEM, rows: np.ndarray) -> None:
-    study = Settings(conditionals=200, samples=(5, 50, 5000))
+    study = Settings(conditionals=120, samples=(5, 50, 5000))
     told: list[str] = []
     result = calibrate(model, rows, study, report=lambda what, done, total: told.append(what))
-    assert result.conditionals == 200
+    assert result.conditionals == 120
     assert (result.divergent, result.unsettled, result.edges) == (0, 0, 0)
     assert result.quadrature.within_error == 1.0
     spread = {(s.kind, s.samples): s for s in result.spreads}

@@ -13,7 +13,9 @@ def stream(rows: int, batch_size: int, steps: int, seed: int = 0) -> torch.Tenso
     return torch.cat(parts)
 
 
-@pytest.mark.parametrize(("rows", "batch_size"), [(20, 5), (23, 5), (7, 7), (5, 12), (1, 3), (13, 1)])
+@pytest.mark.parametrize(
+    ("rows", "batch_size"), [(20, 5), (23, 5), (7, 7), (5, 12), (1, 3), (13, 1)]
+)
 def test_every_epoch_visits_every_row_once_in_a_new_order(rows: int, batch_size: int) -> None:
     epochs = 5
     seen = stream(rows, batch_size, steps=-(-epochs * rows // batch_size))[: epochs * rows]

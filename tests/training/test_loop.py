@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from aem import AEM, AemError, ModelConfig, TrainConfig
+from aem.estimation import Estimator
 from aem.io import read_tensors
 from aem.training import fit, loop, steps
 from aem.training.checkpoint import Progress
@@ -76,7 +77,11 @@ def assert_same(a: tuple[AEM, Progress], b: tuple[AEM, Progress]) -> None:
         assert torch.equal(tensor, b[0].state_dict()[name]), name
     first, second = ([{**h, "seconds": 0} for h in p.history] for _, p in (a, b))
     assert first == second
-    assert (a[1].step, a[1].best_step, a[1].best_score) == (b[1].step, b[1].best_step, b[1].best_score)
+    assert (a[1].step, a[1].best_step, a[1].best_score) == (
+        b[1].step,
+        b[1].best_step,
+        b[1].best_score,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -126,8 +131,10 @@ def checkpoint_every(monkeypatch: pytest.MonkeyPatch, ticks: float) -> TrainConf
     ids=["relative", "literal", "uniform"],
 )
 def test_a_short_run_improves_validation(settings: dict[str, Any]) -> None:
-    model = fresh(ModelConfig(**{**TINY.__dict__, "dropout": 0.0, "energy_dropout": 0.0, **settings}))
-    estimator = "importance" if settings.get("energy") == "literal" else "ranking"
+    model = fresh(
+        ModelConfig(**{**TINY.__dict__, "dropout": 0.0, "energy_dropout": 0.0, **settings})
+    )
+    estimator: Estimator = "importance" if settings.get("energy") == "literal" else "ranking"
     config = TrainConfig(
         steps=150, batch_size=64, nodes=8, validate_every=50, averaging=0.9, warmup=10,
         learning_rate=5e-3, device="cpu", estimator=estimator,
@@ -260,8 +267,8 @@ def test_gradients_are_clipped_and_the_last_rate_is_nearly_zero() -> None:
     free(23)
     grads = [p.grad for p in free.model.parameters() if p.grad is not None]
     assert torch.nn.utils.get_total_norm(grads) > 0.1
-    rates = {group["lr"] for group in free.optimiser.param_groups}
-    assert rates == {pytest.approx(1e-3 * 0.5 * (1 + math.cos(math.pi * 23 / 24)))}
+    (group,) = free.optimiser.param_groups
+    assert group["lr"] == pytest.approx(1e-3 * 0.5 * (1 + math.cos(math.pi * 23 / 24)))
 
 
 # --- stopping early -------------------------------------------------------------------------------
@@ -285,7 +292,9 @@ def test_early_stopping_restores_the_best_weights(monkeypatch: pytest.MonkeyPatc
 
 
 def test_best_score_is_that_of_the_weights_left_in_the_model() -> None:
-    model, progress = run(replace(SHORT, learning_rate=0.05, steps=60))
+    model, few = fresh(), TRAIN[:12]
+    config = replace(SHORT, learning_rate=0.05, steps=60, averaging=0.0)
+    progress = fit(model, few, VALIDATION, config, quiet=True)
     assert progress.best_step < 60, "the test needs a run that gets worse"
     z = torch.from_numpy((VALIDATION - model.shift.double().numpy()) / model.scale.double().numpy())
     assert validation_scores(model, z.float(), None)[0] == progress.best_score
@@ -353,7 +362,7 @@ run(folder=__import__("pathlib").Path({folder!r}), config={config})
 
 
 def test_a_process_killed_by_the_system_resumes(tmp_path: Path) -> None:
-    config = replace(SHORT, steps=400, validate_every=50)
+    config = replace(SHORT, steps=150, validate_every=40)
     tests = str(Path(__file__).parents[1])
     script = SCRIPT.format(
         paths=[tests], folder=str(tmp_path / "run"), config=f"__import__('aem').{config!r}"
@@ -364,11 +373,11 @@ def test_a_process_killed_by_the_system_resumes(tmp_path: Path) -> None:
     while not checkpoint.exists() and time.monotonic() < deadline:
         assert process.poll() is None
         time.sleep(0.01)
-    time.sleep(0.3)  # somewhere among the next steps and checkpoints
+    time.sleep(0.2)  # somewhere among the next steps and checkpoints
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
     _, metadata = read_tensors(checkpoint, "checkpoint")
-    assert 0 < metadata["progress"]["step"] < 400
+    assert 0 < metadata["progress"]["step"] < 150
     assert_same(run(config, tmp_path / "run"), run(config))
 
 
@@ -444,7 +453,9 @@ def test_an_exploding_run_stops_and_keeps_the_last_good_checkpoint(
     checkpoint = tmp_path / "checkpoint.safetensors"
     with monkeypatch.context() as patch:
         explode(patch, 14, how)
-        expected = f"{message}; the last good checkpoint is {checkpoint}; try a smaller learning rate"
+        expected = (
+            f"{message}; the last good checkpoint is {checkpoint}; try a smaller learning rate"
+        )
         with pytest.raises(AemError, match=expected):
             run(folder=tmp_path)
     tensors, metadata = read_tensors(checkpoint, "checkpoint")
@@ -485,9 +496,8 @@ def test_rows_outside_a_uniform_proposal_are_refused() -> None:
 
 def test_contexts_must_fit_the_rows() -> None:
     model = fresh(context=np.random.default_rng(0).normal(size=(150, 2)))
-    contexts = {"context": np.zeros((149, 2)), "validation_context": np.zeros((50, 2))}
     with pytest.raises(AemError, match="the context has 149 rows, the data 150"):
-        fit(model, TRAIN, VALIDATION, SHORT, quiet=True, **contexts)
+        fit(model, TRAIN, VALIDATION, SHORT, quiet=True, context=np.zeros((149, 2)))
     with pytest.raises(AemError, match="needs a context of 2"):
         fit(model, TRAIN, VALIDATION, SHORT, quiet=True)
 
@@ -510,6 +520,8 @@ def test_devices_that_are_not_there_are_refused(device: str, message: str) -> No
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(AemError, match=f"cannot write to {tmp_path}/file/run: a file is in the way"):
+    with pytest.raises(
+        AemError, match=f"cannot write to {tmp_path}/file/run: a file is in the way"
+    ):
         run(folder=tmp_path / "file" / "run")
     assert os.listdir(tmp_path) == ["file"]

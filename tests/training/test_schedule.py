@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import pytest
 
 from aem.training.schedule import averaging_decay, cosine
@@ -7,13 +9,13 @@ def test_cosine_falls_from_the_peak_to_zero() -> None:
     rates = [cosine(step, 100, 2e-3) for step in range(101)]
     assert rates[0] == 2e-3 and rates[100] == 0
     assert rates[50] == pytest.approx(1e-3)
-    assert all(a > b for a, b in zip(rates, rates[1:], strict=False))
+    assert all(a > b for a, b in pairwise(rates))
     assert cosine(150, 100, 2e-3) == 0, "and stays there"
 
 
 def test_early_averages_forget_faster() -> None:
     decays = [averaging_decay(step, 0.999) for step in range(20_000)]
     assert decays[0] == pytest.approx(0.1)
-    assert all(a <= b for a, b in zip(decays, decays[1:], strict=False))
+    assert all(a <= b for a, b in pairwise(decays))
     assert decays[-1] == 0.999
     assert averaging_decay(1000, 0.0) == 0, "no averaging"

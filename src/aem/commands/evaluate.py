@@ -98,6 +98,7 @@ def as_record(result: Evaluation, limit: float | None = None) -> dict[str, Any]:
         "importance_log_prob": result.importance and result.importance.mean,
         "importance_samples": result.importance_samples,
         "importance_bias": result.importance_bias,
+        "importance_noise_2se": result.importance_noise,
         "kde_log_prob": result.kde and result.kde.mean,
         "limit": limit,
         "gap": result.gap and result.gap.mean,
@@ -159,8 +160,8 @@ def _show(console: Console, result: Evaluation, title: str, limit: float | None)
     table = Table(title=f"{title}: log-likelihood a row, in nats", title_justify="left")
     table.add_column("score")
     errors = {"quadrature": f"≤ {result.error:.0e}"}
-    if result.importance_bias is not None:
-        errors["importance"] = f"≈ +{result.importance_bias:.0e}"
+    if result.importance_noise is not None:
+        errors["importance"] = f"± {result.importance_noise:.0e}"
     for heading in ("mean", "± 2 s.e.", "error", "median", "worst", "in row"):
         table.add_column(heading, justify="right")
     for name, s in _summaries(result):
@@ -200,6 +201,11 @@ def sentences(result: Evaluation, limit: float | None = None) -> list[str]:
         lines.append(f"{len(settled.unmet):,} rows do not meet the tolerance: {named}.")
     if result.quadrature.impossible:
         lines.append(f"{result.quadrature.impossible:,} rows have density zero, hence the mean.")
+    if result.importance_noise is not None:
+        lines.append(
+            f"Importance sampling: its draws scatter the mean by ± {result.importance_noise:.1e}"
+            f" (two standard errors) and lift it by about {result.importance_bias:.1e}."
+        )
     if result.kde_fit is not None:
         fit = result.kde_fit
         source = "set aside from the data" if result.set_aside else "of validation data"

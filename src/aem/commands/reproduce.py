@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from aem.commands.studies import calibration, dimensionality
 from aem.data.tasks import PLANE_TASKS
 from aem.presets import experiment
 from aem.reproduce import Run, run_plane
@@ -90,3 +91,5 @@ def _plane_command(task: str) -> None:
 
 for _task in PLANE_TASKS:
     _plane_command(_task)
+app.command()(calibration)
+app.command()(dimensionality)

@@ -14,6 +14,7 @@ from aem.model import AEM
 from aem.tablefile import KINDS, read_table
 
 TASK_ROWS = 1000
+VALIDATION_ROWS = 2000
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def _drawn(name: str, model: AEM, rows: int, seed: int) -> Rows:
         name,
         f"{name}, {rows:,} rows drawn with seed {seed}",
         task.sample(rows, test).astype(np.float64),
-        task.sample(rows, validation).astype(np.float64),
+        task.sample(VALIDATION_ROWS, validation).astype(np.float64),
         task,
     )
 

@@ -29,9 +29,12 @@ def objective(
     *,
     proposal_only: bool,
 ) -> Float[Tensor, ""]:
-    """Mean of −(log p̂ + log q) over the batch (paper, equation 7); −log q alone in warm-up."""
+    """Mean of −(log p̂ + log q) over the batch (paper, equation 7); −log q alone in warm-up.
+
+    A proposal without parameters has nothing to warm up.
+    """
     conditionals = model.conditionals(z, context)
-    if proposal_only:
+    if proposal_only and model.head.size:
         return -conditionals.proposal.log_prob(z[..., None])[..., 0].sum(-1).mean()
     log_p, log_q = log_prob_estimate(
         conditionals,
