@@ -49,11 +49,11 @@ def test_agrees_with_scipy(form: EnergyForm, proposal: str) -> None:
 
 
 def test_errors_cover_and_are_small_on_many_rough_conditionals() -> None:
-    """Ten random models, 600 conditionals: stated errors hold, half of the true ones are below 1e-5."""
+    """Five random models, 100 conditionals: stated errors hold, half of the true ones are below 1e-5."""
     misses, stated = [], []
-    for seed in range(10):
-        conditionals = flat_conditionals(rough_model(size=3.0, seed=seed, top=60.0), 30)
-        computed, reference = solve(conditionals), solve(conditionals, 1e-8)
+    for seed in range(5):
+        conditionals = flat_conditionals(rough_model(size=2.0, seed=seed, top=40.0), 10)
+        computed, reference = solve(conditionals), solve(conditionals, 1e-6)
         misses.append((computed.log_z - reference.log_z).abs())
         stated.append(computed.error)
     miss, error = torch.cat(misses), torch.cat(stated)

@@ -13,7 +13,7 @@ EDGES = torch.linspace(0, 1, 9, dtype=torch.float64)
 CASES = {
     "power": (lambda t, a: t**a, lambda a: 1 / (a + 1)),
     "kink": (lambda t, a: (t - a / 50).abs(), lambda a: (a / 50) ** 2 / 2 + (1 - a / 50) ** 2 / 2),
-    "jump": (lambda t, a: 0.1 + (t > a / 50), lambda a: 1.1 - a / 50),
+    "jump": (lambda t, a: 0.1 + (t > a / 50).to(t), lambda a: 1.1 - a / 50),
     "waves": (
         lambda t, a: 1 + torch.sin(7 * a * t),
         lambda a: 1 + (1 - torch.cos(7 * a)) / (7 * a),

@@ -46,7 +46,7 @@ class PanelCDF:
     """The CDFs of N conditionals as piecewise polynomials in their charts' coordinate."""
 
     chart: Chart
-    panels: Panels  # sorted by problem, then by start
+    panels: Panels
     first: Int[Tensor, " N"]  # where each problem's panels begin
     count: Int[Tensor, " N"]
     below: Float[Tensor, " P"]  # mass of the problem's earlier panels, as a share of Z
@@ -57,8 +57,7 @@ class PanelCDF:
         """From a normaliser that kept its panels."""
         if normalizer.panels is None:
             raise AemError("a CDF needs a normaliser that kept its panels")
-        by_start = normalizer.panels.take(normalizer.panels.start.argsort())
-        panels = by_start.take(by_start.problem.argsort(stable=True))
+        panels = normalizer.panels
         count = torch.bincount(panels.problem, minlength=len(normalizer.log_z))
         first = count.cumsum(0) - count
         total = torch.zeros_like(normalizer.log_z).index_add_(0, panels.problem, panels.integral)

@@ -26,9 +26,9 @@ def stratified_uniforms(
     like: Float[Tensor, "*B"], nodes: int, generator: torch.Generator | None = None
 ) -> Float[Tensor, "*B S"]:
     """One uniform in each of S strata of [0, 1)."""
-    kind = {"dtype": like.dtype, "device": like.device}
-    noise = torch.rand((*like.shape, nodes), generator=generator, **kind)
-    u = (torch.arange(nodes, **kind) + noise) / nodes
+    dtype, device = like.dtype, like.device
+    noise = torch.rand((*like.shape, nodes), generator=generator, dtype=dtype, device=device)
+    u = (torch.arange(nodes, dtype=dtype, device=device) + noise) / nodes
     return u.clamp(max=1 - torch.finfo(like.dtype).eps / 2)  # rounding can reach one
 
 
@@ -112,7 +112,8 @@ class GaussianMixture:
         smallest = torch.finfo(u.dtype).eps / 2
         v = (1 - (end - u) / weight.clamp_min(smallest)).clamp(smallest, 1 - smallest)
         locs, scales = self.locs.gather(-1, component), self.scales.gather(-1, component)
-        return locs + scales * torch.special.ndtri(v)
+        standardised: Tensor = torch.special.ndtri(v)
+        return locs + scales * standardised
 
     def position(self, x: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
         """Draw the component x came from, then the place x has within that component's share."""

@@ -3,7 +3,8 @@
 Each problem starts with the same panels. A panel is evaluated at 15 nodes and its error estimated
 from the function's components of high degree there (null rules): six numbers that all vanish for a
 resolved function and cannot all be small by accident, as the usual single difference of two rules
-can, above all where an energy wiggles faster than the nodes. A round halves the panels that err
+can, above all where an energy wiggles faster than the nodes. What happens between a panel's end and
+its outermost node no rule sees; there the polynomials of neighbours must meet. A round halves the panels that err
 most: as few as leave the others with most of the variance the problem may have.
 
 Problems do not see each other: what is decided for one depends on its own numbers alone, so a row
@@ -61,7 +62,17 @@ def _null_rules(first: int) -> Tensor:
     return rules
 
 
+def _end_values() -> Tensor:
+    """Weights [15, 2] that extrapolate node values to the panel's start and end."""
+    powers = torch.stack([NODES**k for k in range(len(NODES))])
+    ends = torch.stack([torch.tensor([-1.0, 1.0], dtype=torch.float64) ** k for k in range(len(NODES))])
+    weights: Tensor = torch.linalg.solve(powers, ends)
+    return weights
+
+
 NULL_RULES = _null_rules(first=9)
+END_VALUES = _end_values()
+BLIND = 0.5 * (1 - _HALF_NODES[0])  # share of a panel beyond its outermost node, at either end
 NODES_PER_PANEL = len(NODES)
 SAFETY = 2.0
 SPARED = 0.8  # share of the allowed variance that panels may keep in a round without being halved
@@ -73,7 +84,10 @@ Doubt = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Panels:
-    """Pieces of an interval, each belonging to a problem: values at the nodes, integral, variance."""
+    """Pieces of an interval, each belonging to a problem: values at the nodes, integral, variance.
+
+    Sorted by problem, then by start.
+    """
 
     problem: Int[Tensor, " P"]
     start: Float[Tensor, " P"]
@@ -92,6 +106,11 @@ class Panels:
     def nodes(self) -> Float[Tensor, "P S"]:
         """Where each panel's function was evaluated."""
         return panel_nodes(self.start, self.end)
+
+    def sorted(self) -> "Panels":
+        """In order."""
+        by_start = self.take(self.start.argsort())
+        return by_start.take(by_start.problem.argsort(stable=True))
 
     @staticmethod
     def none(like: Tensor) -> "Panels":
@@ -177,9 +196,10 @@ def integrate(
         """Finish the problems with these names, whose panels count them from zero."""
         while len(names):
             total = _totals(panels.problem, panels.integral, len(names))
-            variance = _totals(panels.problem, panels.variance, len(names))
+            errors = panels.variance + _seams(panels)
+            variance = _totals(panels.problem, errors, len(names))
             allowed = (tolerance * total / SAFETY).square()
-            halve = _worst(panels, allowed)
+            halve = _worst(panels.problem, errors, allowed)
             halved = _totals(panels.problem, halve.long(), len(names))
             # Accurate, or the next round would overrun the nodes.
             overrun = nodes[names] + 2 * NODES_PER_PANEL * halved > budget.max_nodes
@@ -199,7 +219,7 @@ def integrate(
                 names, panels = _without(~late, names, panels)
             elif len(names):
                 halves = evaluate(names, *_halves(panels.take(halve)))
-                panels = Panels.concatenate([panels.take(~halve), halves])
+                panels = Panels.concatenate([panels.take(~halve), halves]).sorted()
 
     # Problems enter a batch at a time: their first panels alone would outgrow the budget otherwise.
     first = len(edges) - 1
@@ -209,7 +229,7 @@ def integrate(
         refine(names, evaluate(names, local, starts, ends))
     panels = None
     if keep_panels:
-        panels = Panels.concatenate(kept) if kept else Panels.none(edges)
+        panels = Panels.concatenate([Panels.none(edges), *kept]).sorted()
     return Integrals(value, core, error, nodes, error <= tolerance * value, panels)
 
 
@@ -217,15 +237,27 @@ def _totals(problem: Tensor, amount: Tensor, problems: int) -> Tensor:
     return amount.new_zeros(problems).index_add_(0, problem, amount)
 
 
-def _worst(panels: Panels, allowed: Float[Tensor, " N"]) -> Bool[Tensor, " P"]:
+def _seams(panels: Panels) -> Float[Tensor, " P"]:
+    """Variance from jumps and kinks beyond the outermost nodes, where neighbours do not meet."""
+    at_start, at_end = (panels.values @ END_VALUES.to(panels.values.device)).unbind(-1)
+    neighbours = panels.problem[1:] == panels.problem[:-1]
+    gap = neighbours * (at_start[1:] - at_end[:-1]).square()
+    none = gap.new_zeros(1)
+    gaps = torch.cat((none, gap)) + torch.cat((gap, none))
+    return (BLIND * (panels.end - panels.start)).square() * gaps
+
+
+def _worst(
+    problem: Int[Tensor, " P"], variance: Float[Tensor, " P"], allowed: Float[Tensor, " N"]
+) -> Bool[Tensor, " P"]:
     """The panels to halve: all but the best, which together keep at most a share of the variance."""
     smallest = torch.finfo(allowed.dtype).tiny
-    share = panels.variance / allowed.clamp_min(smallest)[panels.problem]
+    share = variance / allowed.clamp_min(smallest)[problem]
     octave = (-share.clamp_min(smallest).log2()).floor().clamp(0, OCTAVES - 1).long()
-    slots = panels.problem * OCTAVES + octave
+    slots = problem * OCTAVES + octave
     spectrum = _totals(slots, share, len(allowed) * OCTAVES).view(-1, OCTAVES)
     from_below = spectrum.flip(-1).cumsum(-1).flip(-1)  # what octave k and all smaller ones hold
-    return (from_below > SPARED)[panels.problem, octave]
+    return (from_below > SPARED)[problem, octave]
 
 
 def _without(gone: Bool[Tensor, " N"], names: Tensor, panels: Panels) -> tuple[Tensor, Panels]:

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from aem.config import ExperimentConfig, to_toml
 from aem.data.synthetic import PlaneTask
 from aem.data.tasks import plane_task
-from aem.distribution import Scores
 from aem.errors import AemError
 from aem.io import save_model, write_atomically, write_json
 from aem.model import AEM
@@ -20,6 +19,7 @@ from aem.normalizers import Quadrature
 from aem.plane import plane_density
 from aem.plots import plane_row, save_figure
 from aem.provenance import provenance
+from aem.scoring import Scores
 from aem.training.checkpoint import Progress
 from aem.training.loop import choose_device, fit
 

@@ -44,4 +44,5 @@ class ResidualBlock(nn.Module):
         if shift is not None:
             t = t + shift
         t = F.dropout(self.activation(t), self.dropout, self.training)
-        return h + self.second(t)
+        step: Tensor = self.second(t)
+        return h + step

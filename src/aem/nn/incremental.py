@@ -62,7 +62,7 @@ class IncrementalResMADE:
         h = F.linear(self.embedded[:, :seen], layer.weight[new, :seen], layer.bias[new])
         if self.shifts[0] is not None:
             h = h + self.shifts[0][:, new]
-        for i, block in enumerate(net.blocks):
+        for i, block in enumerate(net.residual_blocks()):
             first, second = self.inputs[2 * i], self.inputs[2 * i + 1]
             first[:, new] = net.activation(h)
             t = F.linear(first[:, :end], block.first.weight[new, :end], block.first.bias[new])

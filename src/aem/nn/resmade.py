@@ -49,6 +49,10 @@ class ResMADE(nn.Module):
             for _ in range(blocks + 1 if context_features else 0)
         )
 
+    def residual_blocks(self) -> list[ResidualBlock]:
+        """The blocks under their own type."""
+        return [block for block in self.blocks if isinstance(block, ResidualBlock)]
+
     def context_shifts(
         self, context: Float[Tensor, "B Q"] | None, batch: int
     ) -> list[Tensor | None]:
@@ -74,7 +78,7 @@ class ResMADE(nn.Module):
         h: Tensor = self.initial(self.embedding(x).flatten(-2))
         if shift is not None:
             h = h + shift
-        for block, block_shift in zip(self.blocks, block_shifts, strict=True):
+        for block, block_shift in zip(self.residual_blocks(), block_shifts, strict=True):
             h = block(h, block_shift)
         outputs: Tensor = self.final(self.activation(h))
-        return outputs.unflatten(-1, (self.features, self.outputs))
+        return outputs.reshape(*outputs.shape[:-1], self.features, self.outputs)
