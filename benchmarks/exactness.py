@@ -37,12 +37,11 @@ PIECES = 64  # SciPy integrates between this many quantiles of the proposal
 
 
 def held_out(task: str, model: AEM, count: int, seed: int) -> Conditionals:
-    """Conditionals of fresh rows, one feature a row, drawn at random."""
+    """p(x2 | x1) of fresh rows; as in the paper, not the marginal p(x1), which all rows share."""
     rows = torch.from_numpy(plane_task(task).sample(count, seed)).double().to(DEVICE)
     exact = model.in_double()
     flat = exact.conditionals(exact.standardise(rows)).flatten()
-    feature = torch.from_numpy(np.random.default_rng(seed).integers(0, 2, count)).to(DEVICE)
-    return flat.select(2 * torch.arange(count, device=DEVICE) + feature)
+    return flat.select(2 * torch.arange(count, device=DEVICE) + 1)
 
 
 def scipy_log_z(conditionals: Conditionals) -> Tensor:
@@ -177,6 +176,7 @@ def comb(steps: int, scored: int = 200) -> dict[str, Any]:
     model = AEM.for_data(config, train)
     settings = TrainConfig(steps=steps, batch_size=2048, learning_rate=1e-3, validate_every=1000)
     fit(model, train, comb_rows(10_000, 1), settings, quiet=True)
+    model.requires_grad_(False)
     rows = torch.from_numpy(comb_rows(scored, 2)).to(DEVICE)
     started = time.monotonic()
     scores = model().scores(rows, Quadrature(memory=MEMORY))
