@@ -47,7 +47,7 @@ def rough_model(
                 spread = 0.02 if literal_block else size if name.startswith("energy") else 1.0
                 parameter.normal_(0, spread / parameter.shape[-1] ** 0.5)
         if energy == "literal":
-            model.energy.final.weight.abs_().add_(0.1)
+            model.energy.final.weight.abs_().add_(1.0)
     return model
 
 

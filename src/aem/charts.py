@@ -14,6 +14,7 @@ proposal's quantiles from ε to 1 − ε, and the half-lines beyond are integrat
 x = edge ± r v / (1 − v) with v = −t on the left and v = t − 1 on the right.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Protocol, Self, runtime_checkable
 
@@ -153,7 +154,7 @@ class TailedChart:
     def around(cls, conditionals: Conditionals) -> "TailedChart":
         """Tails begin where the proposal's reach ends."""
         like = conditionals.proposal.batch
-        reach = torch.tensor([REACH_OF_PROPOSAL, 1 - REACH_OF_PROPOSAL]).to(like)
+        reach = like.new_tensor([REACH_OF_PROPOSAL, 1 - REACH_OF_PROPOSAL])
         low, high = conditionals.proposal.icdf(reach.expand(*like.shape, 2)).split(1, -1)
         return cls(conditionals, low, high)
 
@@ -193,7 +194,7 @@ class TailedChart:
     def log_integrand(self, t: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
         """log p̃ dx/dt: the weight inside, a rational change of variables outside."""
         x = self.point(t)
-        shrink = torch.log(torch.tensor(1 - 2 * REACH_OF_PROPOSAL).to(x))
+        shrink = math.log1p(-2 * REACH_OF_PROPOSAL)
         tail = self.spread.log() - 2 * torch.log1p(-self._beyond(t))
         inside = (t >= 0) & (t <= 1)
         log_jacobian = torch.where(inside, shrink - self.conditionals.proposal.log_prob(x), tail)
@@ -216,12 +217,12 @@ class TailedChart:
         have grown in proportion to the distance; a decay longer than a million spreads of the
         proposal counts as none.
         """
-        far = torch.tensor(FAR).to(self.low)
+        far = self.low.new_tensor(FAR)
         return self._level(self.low - self.spread * far) | self._level(
             self.high + self.spread * far
         )
 
     def _level(self, x: Float[Tensor, "N S"]) -> Bool[Tensor, " N"]:
         f = -self.conditionals.negative_energy(x)
-        needed = torch.tensor(FAR).to(x) / LONGEST_DECAY
+        needed = x.new_tensor(FAR) / LONGEST_DECAY
         return (f < needed).any(-1) | (f[..., -1] < 4 * f[..., -2])

@@ -15,6 +15,7 @@ Literal form (the paper's): p̃ = exp(−softplus(f)) and w = p̃ / q. Nothing m
 so Z may be infinite; `aem.normalizers` looks for that.
 """
 
+import copy
 from dataclasses import dataclass
 from typing import Literal
 
@@ -23,9 +24,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from aem.errors import AemError
 from aem.nn.energy import EnergyNetwork
 from aem.nn.features import REACH, fourier_features
-from aem.proposals import FixedUniform, Proposal
+from aem.proposals import FixedUniform, GaussianMixture, Proposal
 
 EnergyForm = Literal["relative", "literal"]
 DEPTH = 32.0  # M: the most nats a relative energy may take from the proposal
@@ -86,6 +88,18 @@ class Conditionals:
             self.form,
         )
 
+    def double(self) -> "Conditionals":
+        """The same in float64."""
+        if self.projected.dtype == torch.float64:
+            return self
+        return Conditionals(
+            _in_double(self.proposal),
+            self.projected.double(),
+            self.frequencies.double(),
+            copy.deepcopy(self.energy).double(),
+            self.form,
+        )
+
     def flatten(self) -> "Conditionals":
         """One batch axis, for algorithms that treat each conditional on its own."""
         shape = self.projected.shape[:-1]
@@ -97,3 +111,12 @@ class Conditionals:
             self.energy,
             self.form,
         )
+
+
+def _in_double(proposal: Proposal) -> Proposal:
+    if isinstance(proposal, GaussianMixture):
+        parts = (proposal.log_weights, proposal.locs, proposal.scales)
+        return GaussianMixture(*(t.double() for t in parts))
+    if isinstance(proposal, FixedUniform):
+        return FixedUniform(proposal.low.double(), proposal.high.double())
+    raise AemError(f"unknown proposal {type(proposal).__name__}")

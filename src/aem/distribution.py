@@ -178,7 +178,8 @@ class AEMDistribution(Distribution):
         context = self.context
         if context is not None:
             context = context.expand(*shape, context.shape[-1]).reshape(-1, context.shape[-1])
-        if method == "inverse":
+        # A literal weight has no bound to accept against.
+        if method == "inverse" or (method == "exact" and self.model.config.energy == "literal"):
             dtype, device = self.model.shift.dtype, self.model.shift.device
             u = torch.rand((*shape, *self.event_shape), dtype=torch.float64, device=device)
             return self.icdf(u).to(dtype)

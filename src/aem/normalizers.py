@@ -10,11 +10,12 @@ from torch import Tensor
 from aem.charts import Chart, TailedChart, chart_for
 from aem.conditionals import Conditionals
 from aem.errors import AemError
-from aem.quadrature import NODES_PER_PANEL, Budget, Integrals, Panels, integrate
+from aem.quadrature import NODES_PER_PANEL, Budget, Integrals, Panels, integrate, panel_nodes
 
 PANEL_BYTES = 1024  # a panel with its node values, several times over while panels are rearranged
 # Literal energies may be large everywhere; below this exp() is about to leave the normal numbers.
 SMALLEST_LOG = -600.0
+LARGEST_LOG = 300.0  # whose square is still a number
 
 
 class DivergentNormalizer(AemError):
@@ -82,13 +83,16 @@ def normalizer(
     divergent = torch.zeros_like(conditionals.projected[:, 0], dtype=torch.bool)
     if isinstance(chart, TailedChart):
         divergent = chart.diverges()
+    overflown = torch.zeros_like(divergent)
     edges = chart.edges(settings.first_panels)
     offset = _offsets(chart, edges, settings.budget(conditionals).chunk)
 
     def integrand(problem: Tensor, t: Tensor) -> Tensor:
         # Nobody needs the numbers of a divergent problem: a constant ends it at once.
         level = chart.select(problem).log_integrand(t) - offset[problem, None]
-        return torch.where(divergent[problem, None], 0.0, level).exp()
+        level = torch.where(divergent[problem, None], 0.0, level)
+        overflown[problem[(level > LARGEST_LOG).any(-1)]] = True
+        return level.clamp(max=LARGEST_LOG).exp()
 
     integrals: Integrals = integrate(
         integrand,
@@ -100,13 +104,13 @@ def normalizer(
         keep_panels=keep_panels,
     )
     # log(Z ± e) stays within −log(1 − e/Z) of log Z; an error as large as Z bounds nothing.
-    relative = (integrals.error / integrals.value).clamp(max=1.0)
+    relative = (integrals.error / integrals.value).clamp(max=1.0).masked_fill(overflown, 1.0)
     return Normalizer(
         torch.where(divergent, torch.inf, integrals.value.log() + offset),
         torch.where(divergent, torch.inf, -torch.log1p(-relative)),
         (1 - integrals.core / integrals.value).clamp_min(0),
         integrals.nodes,
-        integrals.converged & ~divergent,
+        integrals.converged & ~divergent & ~overflown,
         chart,
         offset,
         integrals.panels,
@@ -121,10 +125,10 @@ def _offsets(chart: Chart, edges: Float[Tensor, " E"], chunk: int) -> Float[Tens
     count = len(chart.conditionals.projected)
     if chart.conditionals.form == "relative":
         return edges.new_zeros(count)
-    middles = 0.5 * (edges[:-1] + edges[1:])
+    t = panel_nodes(edges[:-1], edges[1:]).reshape(-1)
     parts = [
-        chart.select(index).log_integrand(middles.expand(len(index), -1)).amax(-1)
-        for index in torch.arange(count, device=edges.device).split(max(chunk // len(middles), 1))
+        chart.select(index).log_integrand(t.expand(len(index), -1)).amax(-1)
+        for index in torch.arange(count, device=edges.device).split(max(chunk // len(t), 1))
     ]
     highest = torch.cat(parts) if parts else edges.new_zeros(0)
     return torch.where(highest < SMALLEST_LOG, highest, 0.0)

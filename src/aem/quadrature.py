@@ -4,8 +4,8 @@ Each problem starts with the same panels. A panel is evaluated at 15 nodes and i
 from the function's components of high degree there (null rules): six numbers that all vanish for a
 resolved function and cannot all be small by accident, as the usual single difference of two rules
 can, above all where an energy wiggles faster than the nodes. What happens between a panel's end and
-its outermost node no rule sees; there the polynomials of neighbours must meet. A round halves the panels that err
-most: as few as leave the others with most of the variance the problem may have.
+its outermost node no rule sees; there the polynomials of neighbours must meet. A round halves the
+panels that err most: as few as leave the others with most of the variance the problem may have.
 
 Problems do not see each other: what is decided for one depends on its own numbers alone, so a row
 gets the same answer in any batch, order or chunk. That is also what bounds the memory: when the
@@ -65,7 +65,9 @@ def _null_rules(first: int) -> Tensor:
 def _end_values() -> Tensor:
     """Weights [15, 2] that extrapolate node values to the panel's start and end."""
     powers = torch.stack([NODES**k for k in range(len(NODES))])
-    ends = torch.stack([torch.tensor([-1.0, 1.0], dtype=torch.float64) ** k for k in range(len(NODES))])
+    ends = torch.stack(
+        [torch.tensor([-1.0, 1.0], dtype=torch.float64) ** k for k in range(len(NODES))]
+    )
     weights: Tensor = torch.linalg.solve(powers, ends)
     return weights
 

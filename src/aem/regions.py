@@ -46,7 +46,7 @@ def _grid(cdf: PanelCDF, problem: int) -> Float[Tensor, " G"]:
     inner = torch.arange(CELLS).to(start) / CELLS
     t = (start[:, None] + (end - start)[:, None] * inner).reshape(-1)[1:]
     step = (t[0] - start[0]) * 0.5 ** torch.arange(ENDS, 0, -1).to(start)
-    return torch.cat((start[0] + step, t, end[-1] - step.flip(0)))
+    return torch.cat((start[:1], start[0] + step, t, end[-1] - step.flip(0), end[-1:]))
 
 
 def _above(t: Tensor, height: Tensor, threshold: Tensor) -> Float[Tensor, "I 2"]:

@@ -102,9 +102,10 @@ def by_rejection(conditionals: Conditionals) -> Float[Tensor, " B"]:
 
 
 def by_inversion(conditionals: Conditionals) -> Float[Tensor, " B"]:
-    """Exact by inverting the CDF, in the precision of the conditionals."""
+    """Exact by inverting the CDF, computed in float64."""
     like = conditionals.proposal.batch
     settings = Quadrature()
+    conditionals = conditionals.double()
     computed = normalizer(conditionals, settings, tolerance=settings.tolerance, keep_panels=True)
     refuse_divergent(computed.log_z[:, None], ("of the draws",))
     u = torch.rand(like.shape, dtype=torch.float64, device=like.device)
@@ -120,7 +121,7 @@ def invert(
     """Standardised rows whose conditional CDFs have the values u (float64 model and context)."""
     parts = []
     tolerance = settings.tolerance / u.shape[1]
-    for block in blocks(model, len(u), settings.memory // 4):
+    for block in blocks(model, len(u), settings.memory // 16):
         levels = u[block]
         own = None if context is None else context[block]
         sequence = model.sequence(len(levels), own)
@@ -151,7 +152,7 @@ def pit(
 ) -> Float[Tensor, "B D"]:
     """F(x_d | x_<d) of rows in the units of the data (float64 model, rows and context)."""
     parts = []
-    for block in blocks(model, len(rows), settings.memory // 4):
+    for block in blocks(model, len(rows), settings.memory // 16):
         z = model.standardise(rows[block])
         own = model.standardise_context(None if context is None else context[block])
         flat = model.conditionals(z, own).flatten()

@@ -1,0 +1,162 @@
+import math
+import warnings
+
+import pytest
+import torch
+from torch import Tensor
+
+from aem import AEM, AemError
+from aem.conditionals import Conditionals, EnergyForm
+from aem.normalizers import DivergentNormalizer, Quadrature
+from aem.scoring import AccuracyWarning, Scores
+from rough import rough_model, rows_of
+
+
+def context_for(model: AEM, rows: int) -> Tensor | None:
+    size = model.config.context_features
+    return torch.randn(rows, size, dtype=torch.float64) if size else None
+
+
+@pytest.mark.parametrize("context", [0, 2])
+@pytest.mark.parametrize("proposal", ["mixture", "uniform"])
+@pytest.mark.parametrize("form", ["relative", "literal"])
+def test_densities_integrate_to_one(form: EnergyForm, proposal: str, context: int) -> None:
+    """Over a fine grid; its rows share a few hundred conditionals, so this is quick."""
+    model = rough_model(form, proposal, context, size=1.0, top=3.0)
+    # Literal tails decay like exp(−k|x|) only.
+    reach = 19.0 if form == "literal" else 9.0
+    low, high = (-3.0, 5.0) if proposal == "uniform" else (1 - reach, 1 + reach)
+    side = 500 if (form, proposal) == ("literal", "mixture") else 250
+    axis = low + (high - low) * (torch.arange(side, dtype=torch.float64) + 0.5) / side
+    rows = torch.cartesian_prod(axis, axis)
+    given = context_for(model, 1)
+    distribution = model(None if given is None else given.expand(len(rows), -1))
+    scores = distribution.scores(rows)
+    total = scores.log_prob.sum(-1).exp().sum() * ((high - low) / side) ** 2
+    assert float(total) == pytest.approx(1, abs=1e-3)
+
+
+def test_rows_that_share_a_past_share_a_conditional(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = rough_model()
+    model().scores(rows_of(model, 1))
+    evaluated = 0
+    original = Conditionals.log_weight
+
+    def counted(self: Conditionals, x: Tensor) -> Tensor:
+        nonlocal evaluated
+        evaluated += x.numel()
+        return original(self, x)
+
+    monkeypatch.setattr(Conditionals, "log_weight", counted)
+    scores = model().scores(rows_of(model, 20))
+    assert evaluated == int(scores.nodes[:, 1].sum() + scores.nodes[0, 0])
+
+
+@pytest.mark.parametrize("context", [0, 2])
+def test_the_same_row_has_the_same_score_in_any_company(context: int) -> None:
+    model = rough_model(context=context, features=3, size=1.0)
+    rows = rows_of(model, 6)
+    given = context_for(model, 6)
+
+    def score(order: Tensor, settings: Quadrature | None = None) -> Tensor:
+        distribution = model(None if given is None else given[order])
+        scores: Scores = distribution.scores(rows[order], settings)
+        return scores.log_prob.sum(-1)
+
+    everything = torch.arange(6)
+    reference = score(everything)
+    backwards = everything.flip(0)
+    torch.testing.assert_close(score(backwards), reference.flip(0), rtol=0, atol=1e-10)
+    torch.testing.assert_close(score(everything[5:6]), reference[5:6], rtol=0, atol=1e-10)
+    torch.testing.assert_close(score(everything[2:5]), reference[2:5], rtol=0, atol=1e-10)
+    for memory in (2**18, 2**20):
+        torch.testing.assert_close(
+            score(everything, Quadrature(memory=memory)), reference, rtol=0, atol=1e-10
+        )
+    least = score(everything[:1], Quadrature(memory=1))
+    torch.testing.assert_close(least, reference[:1], rtol=0, atol=1e-10)
+    if given is None:
+        single = model().log_prob(rows.float())
+        alone = torch.stack([model().log_prob(row) for row in rows.float()])
+        torch.testing.assert_close(single, alone, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("proposal", ["mixture", "uniform"])
+@pytest.mark.parametrize("form", ["relative", "literal"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_never_nan(dtype: torch.dtype, form: EnergyForm, proposal: str) -> None:
+    model = rough_model(form, proposal, size=3.0)
+    values = [1e4, 1e30, 3e38] + ([1e300, 1.7e308] if dtype is torch.float64 else [])
+    rows = torch.tensor(
+        [row for v in values for s in (v, -v) for row in ([s, 0.0], [0.0, s], [s, s])], dtype=dtype
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AccuracyWarning)
+        log_prob, error = model().log_prob_and_error(rows)
+        u = model().cdf(rows)
+    assert not bool((log_prob.isnan() | error.isnan()).any())
+    assert not bool((log_prob == math.inf).any())
+    assert bool(((u >= 0) & (u <= 1)).all())
+    for wrong in (math.inf, -math.inf, math.nan):
+        with pytest.raises(AemError, match="not finite"):
+            model().log_prob(torch.tensor([[0.0, wrong]], dtype=dtype))
+
+
+def test_a_tolerance_that_cannot_be_met_names_its_rows() -> None:
+    model = rough_model(size=4.0)
+    rows = rows_of(model, 8)
+    scores = model().scores(rows, Quadrature(tolerance=1e-9, max_nodes=300))
+    reference = model().scores(rows, Quadrature(tolerance=1e-6))
+    assert not bool(scores.converged.all())
+    assert bool(((scores.log_z - reference.log_z).abs() <= scores.error + 1e-6).all())
+    with pytest.warns(AccuracyWarning, match=r"8 of 8 rows \(0, 1, 2, 3, 4, …\)"):
+        scores.warn(1e-9)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model().log_prob_and_error(rows)
+
+
+def test_a_literal_energy_without_a_normaliser_is_named() -> None:
+    model = rough_model("literal")
+    with torch.no_grad():
+        model.energy.final.weight.neg_()
+    with pytest.raises(DivergentNormalizer, match=r"column 'x1'.*row 0.*energy = \"relative\""):
+        model().log_prob(rows_of(model, 3))
+    with pytest.raises(DivergentNormalizer):
+        model().sample((2,))
+
+
+def test_mass_outside_the_reach_is_reported() -> None:
+    model = rough_model("literal", size=0.3)
+    with torch.no_grad():
+        model.energy.final.weight.mul_(0.05)
+    with pytest.warns(AccuracyWarning, match="outside the proposal's reach"):
+        model().log_prob(rows_of(model, 4))
+    inside = rough_model("relative").eval()
+    assert float(inside().scores(rows_of(inside, 4)).outside.max()) == 0
+
+
+@pytest.mark.parametrize("context", [0, 2])
+@pytest.mark.parametrize("form", ["relative", "literal"])
+def test_cdf_and_icdf_are_inverse(form: EnergyForm, context: int) -> None:
+    model = rough_model(form, context=context, features=3, size=1.0)
+    rows = rows_of(model, 10)
+    distribution = model(context_for(model, 10))
+    u = distribution.cdf(rows)
+    torch.testing.assert_close(distribution.icdf(u), rows, rtol=0, atol=1e-7)
+    with pytest.raises(AemError, match="between 0 and 1"):
+        distribution.icdf(u + 1)
+
+
+def test_shapes_and_empty_tables() -> None:
+    model = rough_model()
+    distribution = model()
+    none = torch.zeros(0, 2)
+    assert distribution.log_prob(none).shape == (0,)
+    assert distribution.cdf(none).shape == distribution.icdf(none).shape == (0, 2)
+    assert distribution.sample((0,), method="inverse").shape == (0, 2)
+    rows = rows_of(model, 6).reshape(2, 3, 2)
+    assert distribution.cdf(rows).shape == (2, 3, 2)
+    assert distribution.log_prob(rows).shape == (2, 3)
+    with pytest.raises(AemError, match="columns"):
+        distribution.log_prob(torch.zeros(3, 5))
