@@ -93,7 +93,9 @@ def test_reproduce_writes_everything(
     # What ran is written beside the result, and can be run again.
     again = tmp_path / "again"
     config = str(out / "config.toml")
-    assert run(monkeypatch, "reproduce", task, "--out", str(again), "--quiet", "--config", config) == 0
+    assert (
+        run(monkeypatch, "reproduce", task, "--out", str(again), "--quiet", "--config", config) == 0
+    )
     repeated = json.loads((again / "metrics.json").read_text())
     assert repeated["test_log_prob"] == metrics["test_log_prob"]
 

@@ -197,3 +197,19 @@ def test_uniform_bounds_follow_their_feature() -> None:
     assert torch.equal(second.log_prob(x), everything.log_prob(x[:, None].expand(5, 2, 1))[:, 1])
     with pytest.raises(AemError, match="low < high"):
         UniformHead(torch.tensor([0.0, 1.0]), torch.tensor([1.0, 1.0]))
+
+
+def test_quantiles_where_newton_swings_between_two_modes() -> None:
+    """Found in a trained model: steps from one mode to the other and back, inside the bracket."""
+    weights = torch.tensor([0.5152, 0.3, 0.1848], dtype=torch.float64)
+    locs = torch.tensor([-1.0, 0.232, 1.0], dtype=torch.float64)
+    scales = torch.tensor([0.3, 0.1203, 0.3], dtype=torch.float64)
+    mixture = GaussianMixture(weights.log()[None], locs[None], scales[None])
+    u = torch.linspace(0.0005, 0.9995, 20_000, dtype=torch.float64)[None]
+    torch.testing.assert_close(mixture.cdf(mixture.icdf(u)), u, rtol=0, atol=1e-12)
+    many = torch.Generator().manual_seed(0)
+    locs = torch.randn(300, 20, generator=many, dtype=torch.float64)
+    scales = 0.03 + 0.3 * torch.rand(300, 20, generator=many, dtype=torch.float64) ** 2
+    mixture = GaussianMixture(torch.zeros_like(locs), locs, scales)
+    u = torch.rand(300, 500, generator=many, dtype=torch.float64)
+    torch.testing.assert_close(mixture.cdf(mixture.icdf(u)), u, rtol=0, atol=1e-12)

@@ -9,6 +9,12 @@ from torch import Tensor
 
 from aem.quadrature import NODES_PER_PANEL, Budget, Integrals, integrate
 
+
+def plain(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., tuple[Tensor, Tensor]]:
+    """An integrand with nothing hidden between its nodes."""
+    return lambda problem, t: (function(problem, t), torch.zeros_like(t[:, 0]))
+
+
 EDGES = torch.linspace(0, 1, 9, dtype=torch.float64)
 # Integrands of t and a parameter a, with their integrals over [0, 1].
 CASES: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], Callable[[Tensor], Tensor]]] = {
@@ -30,7 +36,7 @@ PARAMETERS = torch.linspace(5.3, 41.7, 16, dtype=torch.float64)
 def solve(case: str, tolerance: float = 1e-6, budget: Budget | None = None) -> Integrals:
     function, _ = CASES[case]
     return integrate(
-        lambda problem, t: function(t, PARAMETERS[problem, None]),
+        plain(lambda problem, t: function(t, PARAMETERS[problem, None])),
         len(PARAMETERS),
         tolerance=tolerance,
         edges=EDGES,
@@ -92,7 +98,7 @@ def test_chunks_and_panels_respect_the_budget() -> None:
         return torch.sin(3000 * t).square()
 
     budget = Budget(chunk=300, panels=64)
-    result = integrate(comb, 50, tolerance=1e-6, edges=EDGES, budget=budget)
+    result = integrate(plain(comb), 50, tolerance=1e-6, edges=EDGES, budget=budget)
     assert bool(result.converged.all())
     assert max(sizes) <= 300
     assert int(result.nodes.sum()) == sum(sizes)
@@ -105,7 +111,7 @@ from aem.quadrature import Budget, integrate
 torch.set_num_threads(1)
 edges = torch.linspace(0, 1, 9, dtype=torch.float64)
 def peak(problems):
-    comb = lambda problem, t: torch.sin(6000 * t + problem[:, None]).square()
+    comb = lambda problem, t: (torch.sin(6000 * t + problem[:, None]).square(), 0 * t[:, 0])
     integrate(comb, problems, tolerance=1e-4, edges=edges, budget=Budget(chunk=2**12, panels=2**12))
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 peak(1)
@@ -124,10 +130,10 @@ def test_memory_does_not_grow_with_the_problems() -> None:
 
 def test_nothing_to_do() -> None:
     result = integrate(
-        lambda p, t: t, 0, tolerance=1e-3, edges=EDGES, budget=Budget(), keep_panels=True
+        plain(lambda p, t: t), 0, tolerance=1e-3, edges=EDGES, budget=Budget(), keep_panels=True
     )
     assert result.value.shape == (0,)
     assert result.panels is not None and len(result.panels) == 0
-    zero = integrate(lambda p, t: 0 * t, 2, tolerance=1e-3, edges=EDGES, budget=Budget())
+    zero = integrate(plain(lambda p, t: 0 * t), 2, tolerance=1e-3, edges=EDGES, budget=Budget())
     assert zero.value.tolist() == [0, 0]
     assert zero.nodes.tolist() == [8 * NODES_PER_PANEL] * 2

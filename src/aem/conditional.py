@@ -153,7 +153,7 @@ class Conditional:
         for p, a, b in parts:
             chart, t = self._cdf.chart.select(p), panel_nodes(a, b)
             points.append(chart.point(t))
-            level = chart.log_integrand(t) - self._normalizer.log_z[p, None]
+            level = chart.log_integrand(t, chart.point(t)) - self._normalizer.log_z[p, None]
             masses.append(level.exp() * (b - a)[:, None] * KRONROD.to(a.device))
         return torch.cat(points), torch.cat(masses)
 

@@ -67,7 +67,7 @@ class AEMDistribution(Distribution):
         return rows, context.reshape(-1, context.shape[-1]), shape
 
     def log_prob(self, value: Float[Tensor, "*B D"]) -> Float[Tensor, "*B"]:
-        """Log density in the units of the data, to 2e-4 nats (`log_prob_and_error` for others).
+        """Log density in the units of the data, to 1e-3 nats (`log_prob_and_error` for others).
 
         In training mode this is the differentiable importance-sampling estimate with 20 nodes.
         """

@@ -76,12 +76,11 @@ NULL_RULES = _null_rules(first=9)
 END_VALUES = _end_values()
 BLIND = 0.5 * (1 - _HALF_NODES[0])  # share of a panel beyond its outermost node, at either end
 NODES_PER_PANEL = len(NODES)
-SAFETY = 2.0
+SAFETY = 3.0
 SPARED = 0.8  # share of the allowed variance that panels may keep in a round without being halved
 OCTAVES = 40  # how finely panels are ranked by variance: by powers of two
 
-Integrand = Callable[[Tensor, Tensor], Tensor]
-Doubt = Callable[[Tensor, Tensor], Tensor]
+Integrand = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True)
@@ -159,9 +158,11 @@ def evaluate_panels(
     """Integrate each panel by the 15-node rule, as many at a time as a chunk has nodes for."""
     size = max(chunk // NODES_PER_PANEL, 1)
     parts = zip(problem.split(size), start.split(size), end.split(size), strict=True)
-    values = torch.cat([integrand(p, panel_nodes(a, b)) for p, a, b in parts])
+    evaluated = [integrand(p, panel_nodes(a, b)) for p, a, b in parts]
+    values, doubt = (torch.cat(column) for column in zip(*evaluated, strict=True))
     half = 0.5 * (end - start)
-    variance = half.square() * (values @ NULL_RULES.to(start.device)).square().sum(-1)
+    shown = half.square() * (values @ NULL_RULES.to(start.device)).square().sum(-1)
+    variance = shown + doubt.square()
     return Panels(problem, start, end, values, half * (values @ KRONROD.to(start.device)), variance)
 
 
@@ -172,14 +173,13 @@ def integrate(
     tolerance: float,
     edges: Float[Tensor, " E"],
     budget: Budget,
-    doubt: Doubt | None = None,
     keep_panels: bool = False,
 ) -> Integrals:
     """Integrate N non-negative functions over the panels between the edges, to a relative tolerance.
 
-    `integrand(problem [P], t [P, 15])` evaluates problem p's function at its row of nodes. Panels err
-    independently, so their squared errors add up; `SAFETY` is what remains to be on the safe side.
-    `doubt(start, end)` is an error the caller suspects in a panel whatever its nodes show.
+    `integrand(problem [P], t [P, 15])` evaluates problem p's function at its row of nodes, and says
+    how far each panel may err whatever its nodes show (zero if nothing can hide between them). Panels
+    err independently, so their squared errors add up; `SAFETY` is what remains to be on the safe side.
     """
     value, core, error = (edges.new_zeros(problems) for _ in range(3))
     nodes = torch.zeros(problems, dtype=torch.long, device=edges.device)
@@ -190,9 +190,7 @@ def integrate(
             lambda p, t: integrand(names[p], t), local, start, end, budget.chunk
         )
         nodes.index_add_(0, names[local], torch.full_like(local, NODES_PER_PANEL))
-        if doubt is None:
-            return panels
-        return replace(panels, variance=panels.variance + doubt(start, end).square())
+        return panels
 
     def refine(names: Tensor, panels: Panels) -> None:
         """Finish the problems with these names, whose panels count them from zero."""

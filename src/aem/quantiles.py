@@ -24,10 +24,11 @@ def invert_mixture_cdf(
     """Solve F(x) = u by Newton's method kept inside a shrinking bracket.
 
     The quantile of a mixture lies between the smallest and the largest quantile of its components.
-    Newton converges in a few steps where the density is not small; where it would leave the bracket
-    (between separated modes) the step is a bisection. Below the median the equation is
-    log F(x) = log u: in a tail that is nearly quadratic, while F itself is too flat to be followed.
-    Finished points leave the iteration.
+    Newton converges in a few steps where the density is not small. Where it would leave the bracket
+    (between separated modes), or does not halve the length of the step before last (it can swing
+    between two modes for ever without leaving the bracket), the step is a bisection. Below the median
+    the equation is log F(x) = log u: in a tail that is nearly quadratic, while F itself is too flat
+    to be followed. Finished points leave the iteration.
     """
     k = locs.shape[-1]
     rows = torch.arange(u[..., 0].numel(), device=u.device).repeat_interleave(u.shape[-1])
@@ -47,6 +48,7 @@ def invert_mixture_cdf(
     result: Tensor = x.clone()
     active = torch.arange(len(x), device=x.device)
     eps = torch.finfo(x.dtype).eps
+    last = before_last = high - low
     for _ in range(MOST_STEPS):
         wa, ma, sa = w[rows], m[rows], s[rows]
         z = (x[:, None] - ma) / sa
@@ -57,8 +59,8 @@ def invert_mixture_cdf(
         high = torch.where(miss > 0, x, high)
         gap = torch.where(target < 0.5, mass * torch.log(mass / target), miss)
         step = x - gap / density.clamp_min(tiny)
-        inside = (step > low) & (step < high)
-        new = torch.where(inside, step, 0.5 * (low + high))
+        useful = (step > low) & (step < high) & ((step - x).abs() < 0.5 * before_last)
+        new = torch.where(useful, step, 0.5 * (low + high))
         resolution = 4 * eps * (x.abs() + sa.amin(-1))
         done = (miss.abs() <= 4 * eps * target) | ((new - x).abs() <= resolution)
         result[active] = torch.where(done, x, new)
@@ -66,5 +68,6 @@ def invert_mixture_cdf(
         if not bool(keep.any()):
             break
         active, rows, target = active[keep], rows[keep], target[keep]
+        last, before_last = (new - x).abs()[keep], last[keep]
         x, low, high = new[keep], low[keep], high[keep]
     return result.reshape(u.shape)
