@@ -73,7 +73,7 @@ class Conditional:
 
     @property
     def error(self) -> Float[Tensor, "*B"]:
-        """A bound on the error of log densities, in nats."""
+        """The estimated error of log densities, in nats."""
         return self._normalizer.error[self._groups].reshape(self.shape)
 
     @torch.no_grad()

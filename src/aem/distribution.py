@@ -90,7 +90,7 @@ class AEMDistribution(Distribution):
     def log_prob_and_error(
         self, value: Float[Tensor, "*B D"], tolerance: float | None = None
     ) -> tuple[Float[Tensor, "*B"], Float[Tensor, "*B"]]:
-        """Log density and a bound on its error, both in nats, by quadrature.
+        """Log density and its estimated error, both in nats, by quadrature.
 
         Rows whose tolerance could not be met are named in an `AccuracyWarning`; their errors are
         what was reached.

@@ -160,7 +160,7 @@ class Evaluation:
 
     settled: Settled
     quadrature: Summary
-    error: float  # bound on the error of the quadrature's mean
+    error: float  # estimated error of the quadrature's mean
     proposal: Summary
     importance: Summary | None
     importance_samples: int

@@ -47,7 +47,7 @@ class Quadrature:
 
 @dataclass(frozen=True)
 class Normalizer:
-    """log Z of N conditionals, a bound on its error, and what it took; +∞ where Z diverges."""
+    """log Z of N conditionals, its estimated error, and what it took; +∞ where Z diverges."""
 
     log_z: Float[Tensor, " N"]
     error: Float[Tensor, " N"]
