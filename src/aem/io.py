@@ -5,7 +5,7 @@ import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -18,6 +18,13 @@ from aem.model import AEM
 
 FORMAT = "aem"
 FORMAT_VERSION = 1
+
+
+class Described(Protocol):
+    """What a file says about the model it holds."""
+
+    config: Any
+    columns: tuple[str, ...]
 
 
 def make_folder(path: Path) -> None:
@@ -87,7 +94,7 @@ def read_tensors(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, An
     return tensors, metadata
 
 
-def header(kind: str, model: AEM) -> dict[str, Any]:
+def header(kind: str, model: Described) -> dict[str, Any]:
     """The metadata every file of a model carries."""
     return {
         "format": FORMAT,

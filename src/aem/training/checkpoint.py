@@ -1,19 +1,29 @@
 """Everything a run needs to go on as if it had never stopped, in one safe file."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from aem.config import TrainConfig, to_mapping
+from aem.config import to_mapping
 from aem.errors import AemError
-from aem.io import header, read_tensors, write_tensors
-from aem.model import AEM
+from aem.io import Described, header, read_tensors, write_tensors
 
 # Settings that may change between a run and its continuation without changing the result.
 FREE = ("device", "checkpoint_seconds")
+
+
+class Trained(Described, Protocol):
+    """A module that can be put back: an AEM, or one that holds it (`nn.Module` says the rest)."""
+
+    def state_dict(self) -> dict[str, Tensor]: ...  # noqa: D102
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> Any: ...  # noqa: D102
+
+    def named_buffers(self) -> Iterator[tuple[str, Tensor]]: ...  # noqa: D102
 
 
 @dataclass
@@ -28,17 +38,17 @@ class Progress:
     history: list[dict[str, float]] = field(default_factory=list)
 
 
-def settings(config: TrainConfig) -> dict[str, Any]:
+def settings(config: Any) -> dict[str, Any]:
     """The part of a training configuration that decides its result."""
     return {k: v for k, v in to_mapping(config).items() if k not in FREE}
 
 
 def save_checkpoint(
     path: Path,
-    model: AEM,
-    average: AEM,
+    model: Trained,
+    average: Trained,
     optimiser: torch.optim.Optimizer,
-    config: TrainConfig,
+    config: Any,
     progress: Progress,
 ) -> None:
     """Write the state atomically: a kill leaves the previous checkpoint or this one."""
@@ -71,10 +81,10 @@ def save_checkpoint(
 
 def load_checkpoint(
     path: Path,
-    model: AEM,
-    average: AEM,
+    model: Trained,
+    average: Trained,
     optimiser: torch.optim.Optimizer,
-    config: TrainConfig,
+    config: Any,
 ) -> Progress:
     """Put a run back where it was; refuse a checkpoint that belongs to another run."""
     tensors, metadata = read_tensors(path, "checkpoint")
