@@ -22,13 +22,20 @@ def preset_settings(task: str, preset: str) -> dict[str, Any]:
         return read_toml(path)
 
 
-def experiment(
+def layered_settings(
     task: str, preset: str, file: Path | None = None, assignments: Sequence[str] = ()
-) -> ExperimentConfig:
+) -> dict[str, Any]:
     """A preset, under a user's TOML file, under single `section.key=value` settings."""
     settings = preset_settings(task, preset)
     if file is not None:
         settings = merge(settings, read_toml(file))
     for text in assignments:
         settings = merge(settings, parse_assignment(text))
-    return from_mapping(ExperimentConfig, settings)
+    return settings
+
+
+def experiment(
+    task: str, preset: str, file: Path | None = None, assignments: Sequence[str] = ()
+) -> ExperimentConfig:
+    """The settings of a plane task."""
+    return from_mapping(ExperimentConfig, layered_settings(task, preset, file, assignments))

@@ -7,6 +7,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from aem.commands import tables
+from aem.commands.options import Config, Out, Preset, Quiet, Settings
 from aem.commands.studies import calibration, dimensionality
 from aem.data.tasks import PLANE_TASKS
 from aem.presets import experiment
@@ -14,17 +16,7 @@ from aem.reproduce import Run, run_plane
 
 app = typer.Typer(no_args_is_help=True, help="Reproduce the paper's experiments.")
 
-Preset = Annotated[
-    str, typer.Option(help="fast: two CPU cores; paper: the paper's settings; best: one GPU.")
-]
-Out = Annotated[Path, typer.Option(help="Folder for metrics, model, settings, figure.")]
-Config = Annotated[Path | None, typer.Option(help="TOML file laid over the preset.")]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="One setting, e.g. --set train.steps=500; may be repeated."),
-]
 Image = Annotated[str, typer.Option(help="Picture to learn; default: the one that ships.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
 
 
 def _run(
@@ -91,5 +83,6 @@ def _plane_command(task: str) -> None:
 
 for _task in PLANE_TASKS:
     _plane_command(_task)
+tables.register(app)
 app.command()(calibration)
 app.command()(dimensionality)

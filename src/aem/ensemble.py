@@ -1,0 +1,146 @@
+"""A mixture of models that factorise the same table in different column orders.
+
+One order is one way to write p(x) as a product; each has columns it must explain with little before
+them. The members' densities are averaged, not their logarithms: (1/M) Σ p_m(x) is again a density,
+and never more than log M below the best member at any row.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from aem.config import ModelConfig, from_mapping, to_mapping
+from aem.errors import AemError
+from aem.io import FORMAT, FORMAT_VERSION, read_tensors, write_tensors
+from aem.model import AEM
+
+
+@dataclass(frozen=True)
+class Member:
+    """A model and its order: its d-th column is column `order[d]` of the table."""
+
+    model: AEM
+    order: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if sorted(self.order) != list(range(self.model.config.features)):
+            raise AemError(
+                f"the order {self.order} does not name each of the model's "
+                f"{self.model.config.features} columns once"
+            )
+
+    def arrange(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        """Rows of the table as the model reads them."""
+        return x[..., list(self.order)]
+
+    def restore(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        """Rows of the model as the table has them."""
+        inverse = sorted(range(len(self.order)), key=self.order.__getitem__)
+        return x[..., inverse]
+
+
+def column_orders(features: int, members: int, seed: int) -> list[tuple[int, ...]]:
+    """The order of the data first, then random ones; each is a function of (seed, place) alone."""
+    orders = [tuple(range(features))]
+    for place in range(1, members):
+        generator = torch.Generator().manual_seed(seed * 1_000_003 + place)
+        orders.append(tuple(torch.randperm(features, generator=generator).tolist()))
+    return orders[:members]
+
+
+def mixture_log_prob(log_prob: Float[Tensor, "M ..."]) -> Float[Tensor, "..."]:
+    """log of the mean density of M members."""
+    return log_prob.logsumexp(0) - math.log(len(log_prob))
+
+
+def mixture_error(
+    log_prob: Float[Tensor, "M ..."], error: Float[Tensor, "M ..."]
+) -> Float[Tensor, "..."]:
+    """What errors of the members' log densities do to that of the mixture.
+
+    To first order each counts by its member's share of the density. Where no member has any, the
+    shares are not numbers, and the largest error stands for all.
+    """
+    shares = log_prob.softmax(0)
+    weighted = (shares * error).nan_to_num(nan=math.inf).sum(0)
+    return torch.where(log_prob.isneginf().all(0), error.amax(0), weighted)
+
+
+class Ensemble:
+    """Members of equal weight over the same columns."""
+
+    def __init__(self, members: Sequence[Member], columns: Sequence[str]) -> None:
+        if not members:
+            raise AemError("an ensemble needs at least one member")
+        for member in members:
+            if tuple(columns[i] for i in member.order) != member.model.columns:
+                raise AemError("the members of an ensemble are not models of the same columns")
+        self.members = tuple(members)
+        self.columns = tuple(columns)
+
+    def log_prob_and_error(
+        self, x: Float[Tensor, "*B D"], tolerance: float | None = None
+    ) -> tuple[Float[Tensor, "*B"], Float[Tensor, "*B"]]:
+        """Log density and its estimated error, in nats, by quadrature."""
+        scores = [m.model().log_prob_and_error(m.arrange(x), tolerance) for m in self.members]
+        log_prob, error = (torch.stack(part) for part in zip(*scores, strict=True))
+        return mixture_log_prob(log_prob), mixture_error(log_prob, error)
+
+    def log_prob(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B"]:
+        """Log density in the units of the data."""
+        return self.log_prob_and_error(x)[0]
+
+    def sample(self, count: int) -> Float[Tensor, "S D"]:
+        """Draw rows exactly, each from a member chosen at random."""
+        chosen = torch.randint(len(self.members), (count,))
+        rows = torch.empty(count, len(self.columns))
+        for place, member in enumerate(self.members):
+            here = chosen == place
+            drawn = member.model().sample((int(here.sum()),))
+            rows[here] = member.restore(drawn).float().cpu()
+        return rows
+
+
+def save_ensemble(ensemble: Ensemble, path: str | Path, **about: Any) -> None:
+    """All members in one safe file."""
+    tensors = {
+        f"{place}.{name}": tensor
+        for place, member in enumerate(ensemble.members)
+        for name, tensor in member.model.state_dict().items()
+    }
+    metadata = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "kind": "ensemble",
+        "columns": list(ensemble.columns),
+        "members": [
+            {"order": list(m.order), "config": to_mapping(m.model.config)} for m in ensemble.members
+        ],
+        "about": about,
+    }
+    write_tensors(Path(path), tensors, metadata)
+
+
+def load_ensemble(path: str | Path, device: str | torch.device = "cpu") -> Ensemble:
+    """Load an ensemble in evaluation mode."""
+    path = Path(path)
+    tensors, metadata = read_tensors(path, "ensemble")
+    try:
+        columns = metadata["columns"]
+        members = []
+        for place, entry in enumerate(metadata["members"]):
+            start = f"{place}."
+            state = {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
+            config = from_mapping(ModelConfig, entry["config"])
+            model = AEM(config, columns=[columns[i] for i in entry["order"]])
+            model.to(state["shift"].dtype).load_state_dict(state)
+            members.append(Member(model.to(device).eval(), tuple(entry["order"])))
+        return Ensemble(members, columns)
+    except (KeyError, IndexError, RuntimeError, TypeError) as error:
+        raise AemError(f"{path} does not hold a complete ensemble: {error}") from error

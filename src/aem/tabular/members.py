@@ -1,0 +1,118 @@
+"""Training the members of a run: each in its folder, resumed if it was stopped, once if it was not."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from aem.config import to_mapping
+from aem.data.splits import TableSplits
+from aem.ensemble import Member
+from aem.errors import AemError
+from aem.io import load_model, model_information, read_tensors, save_model
+from aem.model import AEM
+from aem.tabular.config import TableConfig
+from aem.training.checkpoint import settings as training_settings
+from aem.training.loop import choose_device, fit
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A member, and how it came about."""
+
+    member: Member
+    training: dict[str, Any]  # steps, seconds, best_step, history
+
+
+def train_member(
+    config: TableConfig,
+    preset: str,
+    place: int,
+    order: tuple[int, ...],
+    splits: TableSplits,
+    folder: Path,
+    *,
+    evaluate_only: bool = False,
+    quiet: bool = False,
+) -> Trained:
+    """Train one member, or go on, or read it if it is finished."""
+    train = replace(config.train, seed=config.train.seed + place)
+    identity = _identity(replace(config, train=train), order)
+    file, checkpoint = folder / "model.safetensors", folder / "checkpoint.safetensors"
+    device = choose_device(train.device)
+    if file.exists():
+        about = model_information(file).get("about", {})
+        _refuse_other(file, about.get("run"), identity)
+        return Trained(Member(load_model(file, device), order), about["training"])
+    columns = [splits.columns[i] for i in order]
+    table = splits.train[:, list(order)]
+    torch.manual_seed(train.seed)
+    model = AEM.for_data(config.model, table, columns=columns)
+    if evaluate_only:
+        return Trained(Member(model, order), _read_best(model.to(device), checkpoint, identity))
+    progress = fit(
+        model, table, splits.validation[:, list(order)], train, folder=folder, quiet=quiet
+    )
+    training = {
+        "steps": progress.step,
+        "seconds": round(progress.seconds, 2),
+        "best_step": progress.best_step,
+        "best_validation_log_prob": progress.best_score,
+        "history": progress.history,
+    }
+    about = {"task": config.task.name, "preset": preset, "run": identity, "training": training}
+    save_model(model, file, **about)
+    return Trained(Member(model, order), training)
+
+
+def _identity(config: TableConfig, order: tuple[int, ...]) -> dict[str, Any]:
+    """All that decides the weights, as JSON returns it."""
+    task = to_mapping(config.task)
+    task.pop("test_rows")
+    return {
+        **{f"task.{k}": v for k, v in task.items()},
+        **{f"model.{k}": v for k, v in to_mapping(config.model).items() if k != "bounds"},
+        **{f"train.{k}": v for k, v in training_settings(config.train).items()},
+        "order": list(order),
+    }
+
+
+def _refuse_other(path: Path, found: Any, wanted: dict[str, Any]) -> None:
+    if not isinstance(found, dict):
+        raise AemError(f"{path} does not say what it was trained on; choose another folder")
+    for key, value in wanted.items():
+        if found.get(key) != value:
+            raise AemError(
+                f"{path} was made with {key} = {found.get(key)}, this run asks for {value}; "
+                "choose another folder or the same settings"
+            )
+
+
+def _read_best(model: AEM, checkpoint: Path, identity: dict[str, Any]) -> dict[str, Any]:
+    """The best weights so far of a run that is not finished."""
+    if not checkpoint.exists():
+        raise AemError(f"there is nothing to evaluate in {checkpoint.parent}: no model was trained")
+    tensors, metadata = read_tensors(checkpoint, "checkpoint")
+    found = {f"train.{k}": v for k, v in metadata["train"].items()}
+    found |= {f"model.{k}": v for k, v in metadata["config"].items()}
+    follow_from_data = ("model.features", "model.context_features")
+    comparable = {k: v for k, v in identity.items() if k in found and k not in follow_from_data}
+    _refuse_other(checkpoint, found, comparable)
+    best = {k.removeprefix("best."): v for k, v in tensors.items() if k.startswith("best.")}
+    if not best:
+        raise AemError(f"{checkpoint} is from before the first validation: train on")
+    try:
+        model.load_state_dict(best)
+    except RuntimeError as error:
+        raise AemError(f"{checkpoint} belongs to a model of other settings") from error
+    model.eval()
+    progress = metadata["progress"]
+    return {
+        "steps": progress["step"],
+        "unfinished": True,
+        "seconds": round(progress["seconds"], 2),
+        "best_step": progress["best_step"],
+        "best_validation_log_prob": progress["best_score"],
+        "history": progress["history"],
+    }
