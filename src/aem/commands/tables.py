@@ -121,7 +121,7 @@ def _sentences(run: TableRun) -> list[str]:
             " the quadrature's figures leave them out."
         )
     refinement = metrics["refinement"]
-    if refinement is not None and not refinement["held_still"]:
+    if refinement is not None and refinement["held_still"] is False:
         lines.append(
             f"With more nodes the quadrature's mean moved by {refinement['moved']} nats, where it"
             f" had claimed an error of {refinement['claimed_error_before']}: mind it."

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from aem.data.splits import Table, TableSplits
 from aem.ensemble import Member
-from aem.errors import AemError
 from aem.evaluation import Report, settle, silent
 from aem.kde import KDE
 from aem.normalizers import Quadrature
@@ -158,7 +157,7 @@ class Evaluator:
             x = self._on_device(rows)
             x = x[~self.scorer.without_density(x)]
             if not len(x):
-                raise AemError("no test row has a density under this model: see its energy")
+                return {"rows": 0, "held_still": None}
             tolerance, memory = self.settings.tolerance, self.scorer.memory
             settled = [
                 settle(m.model, m.arrange(x), Quadrature(tolerance, memory=memory), self.report)

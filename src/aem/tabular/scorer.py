@@ -57,18 +57,24 @@ class Scorer:
         return {"log_prob": mixture_log_prob(torch.stack(parts))}
 
     def quadrature(self, x: Float[Tensor, "B D"], first: int) -> Columns:
-        """The model itself, with the error of its normalisers; NaN where it has no density."""
+        """The model itself, with the error of its normalisers; NaN where it has no density.
+
+        `within_reach` counts only the mass that the proposal can draw: what importance sampling
+        would converge to.
+        """
         settings = Quadrature(tolerance=self.settings.tolerance, memory=self.memory)
-        log_prob, error, nodes = [], [], []
+        log_prob, reached, error, nodes = [], [], [], []
         exists = ~self.without_density(x)
         for member, distribution in zip(self.members, self._distributions, strict=True):
             scores = distribution.scores(member.arrange(x[exists]), settings)
             log_prob.append(scores.log_prob.sum(-1))
+            reached.append((scores.log_prob - torch.log1p(-scores.outside)).sum(-1))
             error.append(scores.error.sum(-1))
             nodes.append(scores.nodes.double().mean(-1))
         total = torch.stack(log_prob)
         columns = {
             "log_prob": mixture_log_prob(total),
+            "within_reach": mixture_log_prob(torch.stack(reached)),
             "error": mixture_error(total, torch.stack(error)),
             "nodes": torch.stack(nodes).mean(0),
         }

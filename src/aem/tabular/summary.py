@@ -47,12 +47,14 @@ def describe_quadrature(
 ) -> dict[str, Any]:
     """The same with the errors that the quadrature states."""
     record = describe(columns["log_prob"], proposal)
-    error = columns["error"][~columns["log_prob"].isnan()]
+    exists = ~columns["log_prob"].isnan()
+    error = columns["error"][exists]
     if len(error):
         record |= {
             "error": float(error.mean()),
             "largest_error": float(error.max()),
             "rows_beyond_tolerance": int((error > tolerance).sum()),
+            "within_reach": float(columns["within_reach"][exists].mean()),
             "nodes": float(columns["nodes"].nanmean()),
         }
     return record

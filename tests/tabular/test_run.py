@@ -1,0 +1,184 @@
+"""`aem reproduce gas-10k` from the command line to its metrics, stopped and started again."""
+
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from aem.cli import main
+from aem.data import registry
+from aem.ensemble import load_ensemble
+from aem.io import load_model
+from tests.tabular.conftest import TINY
+
+pytestmark = pytest.mark.usefixtures("gas_subset")
+
+
+def run(monkeypatch: pytest.MonkeyPatch, out: Path, *settings: str, flags: str = "") -> int:
+    words = [word for value in (*TINY, *settings) for word in ("--set", value)]
+    arguments = ["aem", "reproduce", "gas-10k", "--out", str(out), *flags.split(), *words]
+    monkeypatch.setattr(sys, "argv", arguments)
+    try:
+        main()
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    return 0
+
+
+def metrics(out: Path) -> dict[str, Any]:
+    return dict(json.loads((out / "metrics.json").read_text()))
+
+
+def test_everything_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "run"
+    assert run(monkeypatch, out, flags="--quiet") == 0
+    record = metrics(out)
+    for key in ("task", "preset", "command", "config", "seed", "device", "commit", "seconds"):
+        assert key in record
+    assert record["rows"] == {"train": 400, "validation": 60, "test": 30}
+    rows = {"proposal": 30, "quadrature": 20, "importance": 10, "kde": 10}
+    for score, count in rows.items():
+        found = record["test"][score]
+        assert found["rows"] == count
+        assert found["worst"] <= found["median"]
+        assert math.isfinite(found["mean"])
+        assert found["two_se"] > 0
+    assert record["validation"]["quadrature"]["rows"] == 8
+    assert record["test_log_prob"] == record["test"]["quadrature"]["mean"]
+    assert 0 <= record["test_log_prob_error"] <= 1e-3
+    # 200 draws scatter, but they estimate the same thing as the quadrature.
+    paired = record["test"]["importance"]["above_quadrature"]
+    assert abs(paired["mean"]) < 0.2
+    assert record["refinement"]["held_still"] in (True, False)
+    model = load_model(out / "model.safetensors")
+    test = torch.from_numpy(registry.load("gas-10k").test[:20])
+    log_prob = model().log_prob(test).double()
+    assert float(log_prob.mean()) == pytest.approx(record["test_log_prob"], abs=1e-4)
+
+
+def test_a_stopped_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    assert run(monkeypatch, whole, flags="--quiet") == 0
+    eager = "aem.training.steps.EagerStep.__call__"
+    from aem.training.steps import EagerStep
+
+    plain = EagerStep.__call__
+
+    def killed(self: EagerStep, step: int, indices: torch.Tensor) -> torch.Tensor:
+        if step == 15:
+            raise KeyboardInterrupt
+        return plain(self, step, indices)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(eager, killed)
+        often = "train.checkpoint_seconds=0"
+        assert run(monkeypatch, stopped, often, flags="--quiet") == 2
+    assert "interrupted at step 15" in capsys.readouterr().err
+    assert not (stopped / "model.safetensors").exists()
+    # What there is can be looked at before the run goes on.
+    assert run(monkeypatch, stopped, flags="--quiet --evaluate-only") == 0
+    assert metrics(stopped)["training"][0]["unfinished"]
+    assert metrics(stopped)["training"][0]["best_step"] == 10
+    assert run(monkeypatch, stopped, flags="--quiet") == 0
+    assert metrics(stopped)["test_log_prob"] == metrics(whole)["test_log_prob"]
+    assert "unfinished" not in metrics(stopped)["training"][0]
+
+
+def test_a_finished_model_is_not_trained_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "run"
+    assert run(monkeypatch, out, flags="--quiet") == 0
+    first = metrics(out)
+
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("nothing is left to do")
+
+    monkeypatch.setattr("aem.tabular.members.fit", never)
+    with monkeypatch.context() as patch:
+        for score in ("quadrature", "importance", "kde", "proposal", "fit_kernels"):
+            patch.setattr(f"aem.tabular.scorer.Scorer.{score}", never)
+        assert run(monkeypatch, out, flags="--quiet") == 0
+        assert metrics(out)["test"] == first["test"]
+        # Fewer rows are a part of what is there.
+        assert run(monkeypatch, out, "evaluate.quadrature_rows=12", flags="--quiet") == 0
+        assert metrics(out)["test"]["quadrature"]["rows"] == 12
+    # More rows are added to it, in the table on the screen as well.
+    assert run(monkeypatch, out, "evaluate.importance_rows=25") == 0
+    assert metrics(out)["test"]["importance"]["rows"] == 25
+    # All rows scored: the estimate for the whole split is the plain mean.
+    assert run(monkeypatch, out, "evaluate.quadrature_rows=30", flags="--quiet") == 0
+    found = metrics(out)["test"]["quadrature"]
+    assert found["whole_split"] == pytest.approx(found["mean"], abs=1e-9)
+
+
+def test_time_can_run_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "run"
+    monkeypatch.setattr("aem.tabular.scorer.ENERGIES", {"cpu": 24_000})  # three rows at a time
+    assert run(monkeypatch, out, "evaluate.seconds=1e-9", flags="--quiet") == 0
+    first = metrics(out)["test"]["quadrature"]
+    assert first["rows"] == 3
+    assert run(monkeypatch, out, "evaluate.seconds=1e-9", flags="--quiet") == 0
+    assert metrics(out)["test"]["quadrature"]["rows"] == 6
+
+
+def test_other_settings_need_another_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    assert run(monkeypatch, out, flags="--quiet") == 0
+    assert run(monkeypatch, out, "train.steps=30", flags="--quiet") == 2
+    error = capsys.readouterr().err
+    assert "train.steps = 20" in error
+    assert len(error.strip().splitlines()) == 1
+
+
+def test_nothing_to_evaluate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, tmp_path / "run", flags="--quiet --evaluate-only") == 2
+    assert "nothing to evaluate" in capsys.readouterr().err
+
+
+def test_absent_data_is_one_sentence(
+    tmp_path: Path,
+    gas_subset: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (gas_subset / "gas" / "gas_subset.npz").unlink()
+    assert run(monkeypatch, tmp_path / "run") == 2
+    error = capsys.readouterr().err
+    assert "gas/gas_subset.npz" in error
+    assert len(error.strip().splitlines()) == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_ensemble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "run"
+    assert run(monkeypatch, out, "ensemble.members=2", flags="--quiet") == 0
+    record = metrics(out)
+    assert len(record["training"]) == 2
+    assert record["steps"] == 40
+    ensemble = load_ensemble(out / "ensemble.safetensors")
+    assert ensemble.members[0].order != ensemble.members[1].order
+    test = torch.from_numpy(registry.load("gas-10k").test[:20])
+    assert float(ensemble.log_prob(test).double().mean()) == pytest.approx(
+        record["test_log_prob"], abs=1e-4
+    )
+
+
+def test_a_literal_energy_without_decay_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "run"
+    literal = ("model.energy=literal", "train.estimator=importance", "train.stratified=false")
+    assert run(monkeypatch, out, *literal) == 0
+    found = metrics(out)["test"]["quadrature"]
+    assert 0 <= found["rows_without_density"] <= found["rows"] == 20
