@@ -13,7 +13,32 @@ from aem.cli import main
 from aem.data import registry
 from aem.ensemble import load_ensemble
 from aem.io import load_model
-from tests.tabular.conftest import TINY
+
+TINY = (
+    "task.train_rows=400",
+    "task.validation_rows=60",
+    "task.test_rows=30",
+    "model.hidden=16",
+    "model.energy_hidden=8",
+    "model.gamma=8",
+    "model.components=2",
+    "model.frequencies=2",
+    "model.blocks=1",
+    "model.energy_blocks=1",
+    "train.batch_size=32",
+    "train.steps=20",
+    "train.validate_every=10",
+    "train.device=cpu",
+    "evaluate.quadrature_rows=20",
+    "evaluate.refinement_rows=4",
+    "evaluate.importance_rows=10",
+    "evaluate.importance_samples=200",
+    "evaluate.kde_rows=10",
+    "evaluate.kde_samples=100",
+    "evaluate.kde_fit_rows=10",
+    "evaluate.validation_rows=8",
+    "evaluate.seconds=0",
+)
 
 pytestmark = pytest.mark.usefixtures("gas_subset")
 

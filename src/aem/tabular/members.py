@@ -31,17 +31,17 @@ def train_member(
     place: int,
     order: tuple[int, ...],
     splits: TableSplits,
-    folder: Path,
+    folder: Path | None,
     *,
     evaluate_only: bool = False,
     quiet: bool = False,
 ) -> Trained:
-    """Train one member, or go on, or read it if it is finished."""
+    """Train one member, or go on, or read it if it is finished; without a folder leave no trace."""
     train = replace(config.train, seed=config.train.seed + place)
     identity = _identity(replace(config, train=train), order)
-    file, checkpoint = folder / "model.safetensors", folder / "checkpoint.safetensors"
     device = choose_device(train.device)
-    if file.exists():
+    file = None if folder is None else folder / "model.safetensors"
+    if file is not None and file.exists():
         about = model_information(file).get("about", {})
         _refuse_other(file, about.get("run"), identity)
         return Trained(Member(load_model(file, device), order), about["training"])
@@ -49,7 +49,8 @@ def train_member(
     table = splits.train[:, list(order)]
     torch.manual_seed(train.seed)
     model = AEM.for_data(config.model, table, columns=columns)
-    if evaluate_only:
+    if evaluate_only and folder is not None:
+        checkpoint = folder / "checkpoint.safetensors"
         return Trained(Member(model, order), _read_best(model.to(device), checkpoint, identity))
     progress = fit(
         model, table, splits.validation[:, list(order)], train, folder=folder, quiet=quiet
@@ -62,7 +63,8 @@ def train_member(
         "history": progress.history,
     }
     about = {"task": config.task.name, "preset": preset, "run": identity, "training": training}
-    save_model(model, file, **about)
+    if file is not None:
+        save_model(model, file, **about)
     return Trained(Member(model, order), training)
 
 
