@@ -10,6 +10,7 @@ export AEM_DATA
 help:
 	@echo "make demo   learn the spirals and draw them (about two minutes)"
 	@echo "make test   lint, type-check and test"
+	@echo "make bench  measure speed beside the textbook and zuko (about ten minutes on a CPU)"
 	@echo "make clean  remove what was installed and built"
 
 # Torch is pinned in constraints.txt; every install goes through it.
@@ -42,3 +43,9 @@ clean:
 results: $(VENV)/installed  ## write the tables in README and docs from results/
 	$(BIN)/python scripts/render_results.py
 	$(BIN)/python scripts/gallery.py
+
+# zuko is only compared with, so it is no dependency; without it the benchmark says so and goes on.
+.PHONY: bench
+bench: $(VENV)/installed  ## speed side by side; BENCH="--quick --device cpu" and the like
+	-$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt zuko
+	$(BIN)/python benchmarks/speed.py $(BENCH)
