@@ -10,6 +10,8 @@ from rich.table import Table
 from aem.commands import tables
 from aem.commands.options import Config, Out, Preset, Quiet, Settings
 from aem.commands.studies import calibration, dimensionality
+from aem.commands.table1 import table1
+from aem.commands.vae import vae
 from aem.data.tasks import PLANE_TASKS
 from aem.presets import experiment
 from aem.reproduce import Run, run_plane
@@ -84,5 +86,7 @@ def _plane_command(task: str) -> None:
 for _task in PLANE_TASKS:
     _plane_command(_task)
 tables.register(app)
+app.command()(vae)
 app.command()(calibration)
 app.command()(dimensionality)
+app.command()(table1)
