@@ -1,0 +1,28 @@
+"""Grey images as binary ones: each pixel is one with a probability equal to its grey level.
+
+*Dynamic* binarisation draws afresh whenever an image is looked at, so no two epochs see the same
+image; for validation and test the draw is fixed by a seed, so that scores can be compared.
+"""
+
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor
+
+
+def grey_levels(images: UInt8[Tensor, "*N 28 28"]) -> Float[Tensor, "*N 28 28"]:
+    """Bytes as probabilities."""
+    return images.float() / 255
+
+
+def binarise(
+    grey: Float[Tensor, "*N 28 28"], generator: torch.Generator | None = None
+) -> Float[Tensor, "*N 28 28"]:
+    """A fresh draw."""
+    u = torch.rand(grey.shape, generator=generator, dtype=grey.dtype, device=grey.device)
+    return (u < grey).to(grey.dtype)
+
+
+def fixed_binarisation(images: UInt8[Tensor, "N 28 28"], seed: int) -> Float[Tensor, "N 28 28"]:
+    """The draw of a seed, the same on every device."""
+    grey = grey_levels(images.cpu())
+    return binarise(grey, torch.Generator().manual_seed(seed)).to(images.device)

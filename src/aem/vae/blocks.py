@@ -1,0 +1,60 @@
+"""Pre-activation residual blocks of convolutions: at one resolution, down, and up."""
+
+from collections.abc import Callable
+
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+Activation = Callable[[Tensor], Tensor]
+ACTIVATIONS: dict[str, Activation] = {"relu": F.relu, "elu": F.elu, "silu": F.silu}
+
+
+class ConvBlock(nn.Module):
+    """shortcut(h) + W₂ dropout(a(W₁ a(h))); `second` and `shortcut` may change the resolution."""
+
+    def __init__(
+        self,
+        channels: int,
+        second: nn.Module,
+        shortcut: nn.Module,
+        activation: Activation,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(channels, channels, 3, padding=1)
+        self.second, self.shortcut = second, shortcut
+        self.activation, self.dropout = activation, dropout
+        # As in the other networks, a new block is its shortcut and grows in training.
+        for parameter in second.parameters():
+            nn.init.zeros_(parameter)
+
+    def forward(self, h: Float[Tensor, "B C R S"]) -> Float[Tensor, "B C2 R2 S2"]:
+        """Apply the block."""
+        t: Tensor = self.first(self.activation(h))
+        t = F.dropout(self.activation(t), self.dropout, self.training)
+        step: Tensor = self.second(t)
+        kept: Tensor = self.shortcut(h)
+        return kept + step
+
+
+def same(channels: int, activation: Activation, dropout: float) -> ConvBlock:
+    """A block that keeps resolution and channels."""
+    second = nn.Conv2d(channels, channels, 3, padding=1)
+    return ConvBlock(channels, second, nn.Identity(), activation, dropout)
+
+
+def down(channels: int, activation: Activation, dropout: float) -> ConvBlock:
+    """Half the resolution, rounded up, by strided convolutions; twice the channels."""
+    second, shortcut = (nn.Conv2d(channels, 2 * channels, 3, stride=2, padding=1) for _ in range(2))
+    return ConvBlock(channels, second, shortcut, activation, dropout)
+
+
+def up(channels: int, size: int, target: int, activation: Activation, dropout: float) -> ConvBlock:
+    """From size to target (2·size or one less) by transposed convolutions; half the channels."""
+    extra = target - (2 * size - 1)
+    second, shortcut = (
+        nn.ConvTranspose2d(channels, channels // 2, 3, stride=2, padding=1, output_padding=extra)
+        for _ in range(2)
+    )
+    return ConvBlock(channels, second, shortcut, activation, dropout)

@@ -1,0 +1,82 @@
+"""The two files of a latent-variable model: encoder and decoder, and the prior that fits them."""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from aem.config import from_mapping, to_mapping
+from aem.errors import AemError
+from aem.io import (
+    FORMAT,
+    FORMAT_VERSION,
+    load_model,
+    model_information,
+    read_tensors,
+    save_model,
+    write_tensors,
+)
+from aem.model import AEM
+from aem.vae.config import NetworkConfig
+from aem.vae.networks import ConvolutionalVae
+
+
+def digest(weights: Mapping[str, Tensor]) -> str:
+    """A fingerprint of weights: a prior belongs to the latents of one encoder, no other."""
+    total = hashlib.sha256()
+    for name in sorted(weights):
+        total.update(name.encode())
+        total.update(weights[name].detach().cpu().contiguous().float().numpy().tobytes())
+    return total.hexdigest()[:16]
+
+
+def save_vae(vae: ConvolutionalVae, path: str | Path, **about: Any) -> None:
+    """Save encoder and decoder; `about` may hold anything JSON can."""
+    metadata = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "kind": "vae",
+        "config": to_mapping(vae.config),
+        "about": about,
+    }
+    write_tensors(Path(path), vae.state_dict(), metadata)
+
+
+def load_vae(path: str | Path, device: str | torch.device = "cpu") -> ConvolutionalVae:
+    """Load encoder and decoder in evaluation mode. No code in the file is ever run."""
+    path = Path(path)
+    tensors, metadata = read_tensors(path, "vae")
+    try:
+        vae = ConvolutionalVae(from_mapping(NetworkConfig, metadata["config"]))
+        vae.load_state_dict(tensors)
+    except (KeyError, RuntimeError, TypeError) as error:
+        raise AemError(f"{path} does not hold a complete VAE: {error}") from error
+    return vae.to(device).eval()
+
+
+def save_prior(prior: AEM, vae: ConvolutionalVae, path: str | Path, **about: Any) -> None:
+    """Save a prior with the fingerprint of the encoder and decoder it was fitted for."""
+    save_model(prior, path, task="vae", stage_one=digest(vae.state_dict()), **about)
+
+
+def load_prior(path: str | Path, vae: ConvolutionalVae, device: str | torch.device = "cpu") -> AEM:
+    """Load the prior of this encoder and decoder; that of another is refused."""
+    about = model_information(path).get("about", {})
+    prior = load_model(path, device)
+    if prior.config.features != vae.config.latents:
+        raise AemError(
+            f"{path} is a prior of {prior.config.features} latents, "
+            f"stage one has {vae.config.latents}"
+        )
+    expected, found = digest(vae.state_dict()), about.get("stage_one")
+    if found is None:
+        raise AemError(f"{path} does not say which stage one it was fitted to")
+    if found != expected:
+        raise AemError(
+            f"{path} was fitted to another stage one ({found}, this one is {expected}): "
+            "its latents mean something else"
+        )
+    return prior

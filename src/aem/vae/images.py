@@ -1,0 +1,45 @@
+"""MNIST as the experiment sees it: grey levels, split into training, validation and test."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import UInt8
+from torch import Tensor
+
+from aem.data import mnist, registry
+from aem.data.info import data_root
+from aem.errors import AemError
+from aem.vae.config import DataConfig
+
+
+@dataclass(frozen=True)
+class Images:
+    """Grey images, one byte a pixel."""
+
+    train: UInt8[Tensor, "N 28 28"]
+    validation: UInt8[Tensor, "V 28 28"]
+    test: UInt8[Tensor, "T 28 28"]
+
+    def to(self, device: torch.device) -> "Images":
+        """The same on a device."""
+        return Images(self.train.to(device), self.validation.to(device), self.test.to(device))
+
+
+def load_images(config: DataConfig) -> Images:
+    """Read MNIST, or say what is missing and how to get it."""
+    missing = registry.status("mnist").missing
+    if missing:
+        paths = ", ".join(file.path for file in missing)
+        how = registry.find("mnist").how_to_get
+        raise AemError(f"mnist is not under {data_root()}, which lacks {paths}. {how}")
+    data = mnist.load()
+    total = len(data.train_images)
+    left = total - config.validation_images
+    count = config.train_images or left
+    if left < 1 or count > left:
+        raise AemError(
+            f"data: {count} training and {config.validation_images} validation images are more "
+            f"than the {total} there are"
+        )
+    train = torch.from_numpy(data.train_images)
+    return Images(train[:count], train[left:], torch.from_numpy(data.test_images))

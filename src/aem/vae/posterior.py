@@ -1,0 +1,50 @@
+"""Gaussian posteriors with a diagonal covariance: all that an encoder has to give."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from aem.proposals import LOG_ROOT_2PI
+
+
+@dataclass(frozen=True)
+class GaussianPosterior:
+    """q(z | x) of N images (or of anything an encoder reads): L means and scales each."""
+
+    mean: Float[Tensor, "N L"]
+    scale: Float[Tensor, "N L"]
+
+    def rsample(
+        self, samples: int, generator: torch.Generator | None = None
+    ) -> Float[Tensor, "N K L"]:
+        """K draws each, differentiable in mean and scale."""
+        n, latents = self.mean.shape
+        noise = torch.randn(
+            (n, samples, latents),
+            generator=generator,
+            dtype=self.mean.dtype,
+            device=self.mean.device,
+        )
+        return self.mean[:, None] + self.scale[:, None] * noise
+
+    @torch.no_grad()
+    def sample(self, seed: int) -> Float[Tensor, "N L"]:
+        """One draw each, a function of the seed."""
+        generator = torch.Generator(self.mean.device).manual_seed(seed)
+        return self.rsample(1, generator)[:, 0]
+
+    def log_prob(self, z: Float[Tensor, "N K L"]) -> Float[Tensor, "N K"]:
+        """Log density of K latents each."""
+        standardised = (z - self.mean[:, None]) / self.scale[:, None]
+        terms = -0.5 * standardised.square() - self.scale.log()[:, None] - LOG_ROOT_2PI
+        return terms.sum(-1)
+
+    def kl(self) -> Float[Tensor, "N L"]:
+        """Kullback–Leibler divergence from the standard normal, by latent."""
+        return 0.5 * (self.mean.square() + self.scale.square() - 1) - self.scale.log()
+
+    def detach(self) -> "GaussianPosterior":
+        """The same, as constants."""
+        return GaussianPosterior(self.mean.detach(), self.scale.detach())

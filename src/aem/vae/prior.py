@@ -1,0 +1,38 @@
+"""An AEM as the prior of any encoder that yields Gaussian posteriors.
+
+>>> train, validation = (GaussianPosterior(*encoder(x)) for x in (x_train, x_validation))
+>>> prior = fit_prior(train.sample, validation.sample, ModelConfig(hidden=256), TrainConfig())
+>>> log_p, error = prior().log_prob_and_error(z)  # in the ELBO, in place of the Gaussian
+>>> z = prior().sample((16,))  # and to the decoder, for new data
+"""
+
+from pathlib import Path
+
+from aem.config import ModelConfig, TrainConfig
+from aem.model import AEM
+from aem.training.loop import fit
+from aem.vae.latents import Sampler, draw_table
+
+TRAIN_SEED, VALIDATION_SEED = 1, 2
+STANDARDISED_ON = 200_000  # rows are plenty for means and deviations
+
+
+def fit_prior(
+    train: Sampler,
+    validation: Sampler,
+    model: ModelConfig | None = None,
+    config: TrainConfig | None = None,
+    *,
+    draws: int = 20,
+    folder: str | Path | None = None,
+    quiet: bool = False,
+) -> AEM:
+    """Fit an AEM to samples of the aggregate posterior.
+
+    A sampler takes a seed and draws one latent vector for every item of a data set;
+    `GaussianPosterior.sample` is one. Of the training data `draws` such draws are made.
+    """
+    rows = draw_table(train, draws, TRAIN_SEED)
+    prior = AEM.for_data(model or ModelConfig(), rows[:STANDARDISED_ON])
+    fit(prior, rows, draw_table(validation, 1, VALIDATION_SEED), config, folder=folder, quiet=quiet)
+    return prior

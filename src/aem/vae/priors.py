@@ -1,0 +1,112 @@
+"""Priors to score latents under: each a function of the latents that gives log densities and errors.
+
+A prior tells its `watch` how many more latents are done, for they may take long.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from aem.charts import TailedChart, chart_for
+from aem.importance import MEMORY, Watch, ignore, importance_scores
+from aem.kde import KDE
+from aem.model import AEM
+from aem.normalizers import Quadrature
+from aem.vae.objective import log_proposal, log_standard_normal
+
+BLOCK = {"cpu": 256, "cuda": 8192}  # latents scored between two reports
+
+
+@dataclass(frozen=True)
+class PriorScores:
+    """Log densities of M latents, and the error each may have; None where there is none to speak of."""
+
+    log_prob: Float[Tensor, " M"]  # −inf where the density is zero
+    error: Float[Tensor, " M"] | None = None
+    unmet: int = 0  # latents whose tolerance was not met
+
+
+Prior = Callable[[Tensor, Watch], PriorScores]
+
+
+def standard_normal(z: Float[Tensor, "M L"], watch: Watch = ignore) -> PriorScores:
+    """The Gaussian prior of a plain VAE."""
+    watch(len(z))
+    return PriorScores(log_standard_normal(z.double()))
+
+
+def proposal_prior(model: AEM) -> Prior:
+    """The AEM's proposal: ResMADE with a mixture of Gaussians."""
+
+    @torch.no_grad()
+    def score(z: Tensor, watch: Watch = ignore) -> PriorScores:
+        parts = []
+        for some in z.split(BLOCK[z.device.type]):
+            parts.append(log_proposal(model, some).double())
+            watch(len(some))
+        return PriorScores(torch.cat(parts))
+
+    return score
+
+
+def quadrature_prior(model: AEM, settings: Quadrature) -> Prior:
+    """The AEM with computed normalisers.
+
+    Where a literal energy's normaliser is infinite the density is zero: a finite p̃ over an infinite
+    Z. Importance sampling does not notice.
+    """
+    distribution, exact = model(), model.in_double()
+
+    def score(z: Tensor, watch: Watch = ignore) -> PriorScores:
+        log_prob, error, unmet = [], [], 0
+        for some in z.split(BLOCK[z.device.type]):
+            exists = ~without_density(exact, some)
+            scores = distribution.scores(some[exists], settings)
+            total = some.new_full((len(some),), -torch.inf, dtype=torch.float64)
+            total[exists] = scores.log_prob.sum(-1)
+            errors = torch.zeros_like(total)
+            errors[exists] = scores.error.sum(-1)
+            log_prob.append(total)
+            error.append(errors)
+            unmet += int((~scores.converged).any(-1).sum())
+            watch(len(some))
+        return PriorScores(torch.cat(log_prob), torch.cat(error), unmet)
+
+    return score
+
+
+@torch.no_grad()
+def without_density(model: AEM, z: Float[Tensor, "M L"]) -> Bool[Tensor, " M"]:
+    """Latents where some normaliser of a float64 model is infinite."""
+    if model.config.energy != "literal":
+        return torch.zeros(len(z), dtype=torch.bool, device=z.device)
+    rows = model.standardise(z.double())
+    chart = chart_for(model.conditionals(rows).flatten())
+    if not isinstance(chart, TailedChart):
+        return torch.zeros(len(z), dtype=torch.bool, device=z.device)
+    return chart.diverges().reshape(rows.shape).any(-1)
+
+
+def importance_prior(model: AEM, samples: int, *, seed: int = 0, memory: int = MEMORY) -> Prior:
+    """The AEM as published: normalisers estimated with S draws of the proposal.
+
+    The error is the bias of a logarithm of an estimate: scores are too high by about that much.
+    """
+
+    def score(z: Tensor, watch: Watch = ignore) -> PriorScores:
+        scores = importance_scores(model, z, samples=samples, seed=seed, memory=memory, watch=watch)
+        return PriorScores(scores.log_prob.sum(-1), scores.bias.sum(-1))
+
+    return score
+
+
+def kde_prior(model: AEM, kde: KDE, *, memory: int = MEMORY) -> Prior:
+    """AEM-KDE: a normalised stand-in for the AEM."""
+
+    def score(z: Tensor, watch: Watch = ignore) -> PriorScores:
+        return PriorScores(kde.log_prob(model, z, memory=memory, watch=watch).sum(-1))
+
+    return score

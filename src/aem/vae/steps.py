@@ -1,0 +1,153 @@
+"""One step of a stage: fresh binary images, bound, gradient, Adam, average; eager or as a CUDA graph.
+
+Images stay on the device; a step is told only which of them to take.
+"""
+
+from typing import NamedTuple, Protocol
+
+import torch
+from jaxtyping import Float, Int, UInt8
+from torch import Tensor
+
+from aem.training.schedule import averaging_decay, cosine
+from aem.vae.binarise import binarise, grey_levels
+from aem.vae.config import StageConfig
+from aem.vae.latent import LatentModel
+from aem.vae.objective import negative_bound
+from aem.vae.warp import warp
+
+
+class Phase(NamedTuple):
+    """What differs between steps other than numbers: a graph is captured for each."""
+
+    prior_only: bool
+    warped: bool
+
+
+def phase_of(step: int, config: StageConfig) -> Phase:
+    """The phase a step belongs to."""
+    warps = bool(config.rotation or config.zoom) and step < config.warp_until * config.steps
+    return Phase(step < config.prior_warmup, warps)
+
+
+def make_optimiser(
+    model: LatentModel, config: StageConfig, device: torch.device
+) -> torch.optim.Optimizer:
+    """Adam with decoupled weight decay; on a GPU with its rate on the device, for graph capture."""
+    cuda = device.type == "cuda"
+    rate = torch.tensor(config.learning_rate, device=device) if cuda else config.learning_rate
+    return torch.optim.AdamW(
+        model.parameters(), lr=rate, weight_decay=config.weight_decay, fused=True, capturable=cuda
+    )
+
+
+class Step(Protocol):
+    """Takes row numbers, trains, and returns the loss as a tensor that stays on the device."""
+
+    def __call__(self, step: int, indices: Tensor) -> Tensor:
+        """Train on one batch."""
+
+
+class EagerStep:
+    """The reference: plain PyTorch, one operation after the other."""
+
+    def __init__(
+        self,
+        model: LatentModel,
+        average: LatentModel,
+        optimiser: torch.optim.Optimizer,
+        config: StageConfig,
+        images: UInt8[Tensor, "N 28 28"],
+        *,
+        bfloat16: bool = False,
+    ) -> None:
+        self.model, self.optimiser, self.config = model, optimiser, config
+        self.images, self.bfloat16 = images, bfloat16
+        self.parameters = list(model.parameters())
+        self.averages = [p.detach() for p in average.parameters()]
+        # On the device, so that a captured graph sees new values without recapture.
+        self.keep, self.beta = torch.zeros(2, device=images.device).unbind()
+
+    def __call__(self, step: int, indices: Int[Tensor, " B"]) -> Float[Tensor, ""]:
+        """Train on one batch."""
+        self.set_schedule(step)
+        return self.run(indices, phase_of(step, self.config))
+
+    def set_schedule(self, step: int) -> None:
+        """Put the step's learning rate, averaging decay and β where `run` finds them."""
+        config = self.config
+        rate = cosine(step, config.steps, config.learning_rate)
+        for group in self.optimiser.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
+        self.keep.fill_(averaging_decay(step, config.averaging))
+        self.beta.fill_(config.beta * min((step + 1) / (config.beta_warmup + 1), 1.0))
+
+    def batch(self, indices: Int[Tensor, " B"], *, warped: bool) -> Float[Tensor, "B 1 28 28"]:
+        """The images of a step, binarised afresh."""
+        grey = grey_levels(self.images[indices][:, None])
+        if warped:
+            grey = warp(grey, rotation=self.config.rotation, zoom=self.config.zoom)
+        return binarise(grey)
+
+    def run(self, indices: Int[Tensor, " B"], phase: Phase) -> Float[Tensor, ""]:
+        """Everything of a step that does not depend on its number."""
+        x = self.batch(indices, warped=phase.warped)
+        with torch.autocast(self.images.device.type, torch.bfloat16, enabled=self.bfloat16):
+            loss = negative_bound(
+                self.model.vae,
+                self.model.prior,
+                x,
+                samples=self.config.samples,
+                beta=self.beta,
+                free_bits=self.config.free_bits,
+                prior_only=phase.prior_only,
+            )
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        if self.config.clip:
+            torch.nn.utils.clip_grad_norm_(self.parameters, self.config.clip)
+        self.optimiser.step()
+        with torch.no_grad():
+            torch._foreach_mul_(self.averages, self.keep)
+            fresh = torch._foreach_mul([p.detach() for p in self.parameters], 1 - self.keep)
+            torch._foreach_add_(self.averages, fresh)
+        return loss.detach()
+
+
+class GraphStep:
+    """`EagerStep` recorded once a phase as a CUDA graph and replayed: no host work between kernels."""
+
+    EAGER_STEPS = 3  # before capture, so that lazily created state exists
+
+    def __init__(self, eager: EagerStep) -> None:
+        self.eager = eager
+        size, device = eager.config.batch_size, eager.images.device
+        self.indices = torch.zeros(size, dtype=torch.long, device=device)
+        self.graphs: dict[Phase, tuple[torch.cuda.CUDAGraph, Tensor]] = {}
+        self.seen: dict[Phase, int] = {}
+        self.stream = torch.cuda.Stream()
+
+    def __call__(self, step: int, indices: Int[Tensor, " B"]) -> Float[Tensor, ""]:
+        """Train on one batch."""
+        phase = phase_of(step, self.eager.config)
+        self.eager.set_schedule(step)
+        seen = self.seen.get(phase, 0)
+        if seen < self.EAGER_STEPS:
+            self.seen[phase] = seen + 1
+            self.stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self.stream):
+                loss = self.eager.run(indices, phase)
+            torch.cuda.current_stream().wait_stream(self.stream)
+            return loss
+        self.indices.copy_(indices)
+        if phase not in self.graphs:
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                loss = self.eager.run(self.indices, phase)
+            self.graphs[phase] = graph, loss
+        graph, loss = self.graphs[phase]
+        graph.replay()
+        return loss

@@ -1,0 +1,200 @@
+"""Training of encoder and decoder: binary images in, the best averaged weights out."""
+
+import copy
+import math
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from aem.errors import AemError
+from aem.io import make_folder
+from aem.training.batches import Batches
+from aem.training.checkpoint import Progress, load_checkpoint, save_checkpoint
+from aem.training.loop import LOOK_EVERY, choose_device, use_bfloat16
+from aem.training.report import Reporter
+from aem.vae.binarise import fixed_binarisation
+from aem.vae.bounds import draw_posterior, elbo, importance_bound
+from aem.vae.config import StageConfig
+from aem.vae.images import Images
+from aem.vae.latent import LatentModel
+from aem.vae.objective import log_prior
+from aem.vae.steps import EagerStep, GraphStep, Step, make_optimiser
+
+VALIDATION_SAMPLES = 8
+VALIDATION_SEED = 1  # of the validation images' binarisation
+
+
+class StageReporter(Reporter):
+    """The same bar and lines, in the words of a bound."""
+
+    def validation(self, step: int, score: float, proposal: float, seconds: float) -> None:
+        """A validation is done: the objective and the evidence lower bound of the averaged model."""
+        self.bar.update(self.task, validation=f"{score:.3f}")
+        if self.writer is not None:
+            self.writer.add_scalar("bound/validation", score, step)
+            self.writer.add_scalar("elbo/validation", proposal, step)
+        if not self.live and not self.quiet:
+            left = seconds / max(step, 1) * (self.steps - step)
+            line = f"step {step}/{self.steps}  validation {score:.3f}  ELBO {proposal:.3f}"
+            line += f"  {seconds:.0f} s, about {left:.0f} s left"
+            print(line, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def tuned_convolutions() -> Iterator[None]:
+    """Let cuDNN try its algorithms: all steps have the same shapes, so it pays at once."""
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = True
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before
+
+
+@torch.no_grad()
+def validate(
+    model: LatentModel, x: Float[Tensor, "V 1 28 28"], config: StageConfig
+) -> dict[str, float]:
+    """What training maximises, the ELBO and the bound, with the same noise every time."""
+    generator = torch.Generator(x.device).manual_seed(0)
+    draws = draw_posterior(model.vae, x, max(config.samples, VALIDATION_SAMPLES), generator)
+    blocks = draws.z.split(512)
+    log_p = torch.cat([log_prior(model.prior, z) for z in blocks])
+    log_w = draws.log_weights(log_p)
+    tempered = log_w + (config.beta - 1) * (log_p - draws.log_posterior).double()
+    score = elbo(tempered) if config.samples == 1 else importance_bound(tempered)
+    return {
+        "validation_score": float(score.mean()),
+        "validation_elbo": float(elbo(log_w).mean()),
+        "validation_bound": float(importance_bound(log_w).mean()),
+        "validation_kl": float(draws.kl(log_p).mean()),
+    }
+
+
+def train_stage(
+    model: LatentModel,
+    images: Images,
+    config: StageConfig,
+    *,
+    folder: Path | None = None,
+    quiet: bool = False,
+) -> Progress:
+    """Train in place and leave the best averaged weights in the model.
+
+    With a folder the run writes checkpoints there and, started again with the same settings, goes on
+    where it stopped; on a CPU it then ends with the same bits as a run that never stopped.
+    """
+    device = choose_device(config.device)
+    if folder is not None:
+        make_folder(folder)
+    images = images.to(device)
+    held_out = fixed_binarisation(images.validation, VALIDATION_SEED)[:, None]
+    model.to(device).to(memory_format=torch.channels_last).train()  # type: ignore[call-overload]
+    average = copy.deepcopy(model).eval().requires_grad_(False)
+    optimiser = make_optimiser(model, config, device)
+    checkpoint = None if folder is None else folder / "checkpoint.safetensors"
+    devices = [device] if device.type == "cuda" else []
+    with (
+        torch.random.fork_rng(devices=devices),
+        tuned_convolutions(),
+        StageReporter(
+            config.steps,
+            quiet=quiet,
+            tensorboard=None if folder is None else folder / "tensorboard",
+        ) as reporter,
+    ):
+        torch.manual_seed(config.seed)
+        progress = Progress()
+        if checkpoint is not None and checkpoint.exists():
+            progress = load_checkpoint(checkpoint, model, average, optimiser, config)
+            _align(optimiser)
+        bfloat16 = use_bfloat16(config.precision, device)
+        eager = EagerStep(model, average, optimiser, config, images.train, bfloat16=bfloat16)
+        step_function: Step = GraphStep(eager) if device.type == "cuda" else eager
+        batches = Batches(len(images.train), config.batch_size, config.seed, device)
+        started, saved = time.monotonic() - progress.seconds, time.monotonic()
+        look_every = 1 if device.type == "cpu" else LOOK_EVERY
+        try:
+            while progress.step < config.steps and not _exhausted(progress, config):
+                loss = step_function(progress.step, batches.indices(progress.step))
+                progress.step += 1
+                step = progress.step
+                validating = step % config.validate_every == 0 or step == config.steps
+                if not (validating or step % look_every == 0):
+                    continue
+                value = float(loss)
+                if not math.isfinite(value):
+                    raise AemError(_explosion(f"the loss became {value}", step, checkpoint, config))
+                if step % LOOK_EVERY == 0:
+                    reporter.step(step, value)
+                if validating:
+                    scores = validate(average, held_out, config)
+                    seconds = time.monotonic() - started
+                    _record(progress, average, value, scores, seconds)
+                    reporter.validation(
+                        step, scores["validation_score"], scores["validation_elbo"], seconds
+                    )
+                late = time.monotonic() - saved > config.checkpoint_seconds
+                if checkpoint is not None and (late or step == config.steps):
+                    # A finite loss may have had a gradient that was not: never save what it left.
+                    if not all(bool(p.isfinite().all()) for p in eager.parameters):
+                        what = "the weights stopped being finite"
+                        raise AemError(_explosion(what, step, checkpoint, config))
+                    progress.seconds = time.monotonic() - started
+                    save_checkpoint(checkpoint, model, average, optimiser, config, progress)
+                    saved = time.monotonic()
+        except KeyboardInterrupt:
+            # In the middle of a step the state is no step's: what counts is the last checkpoint.
+            where = "" if folder is None else f"; run the same command again to go on from {folder}"
+            raise AemError(f"interrupted at step {progress.step}{where}") from None
+        progress.seconds = time.monotonic() - started
+    model.load_state_dict(progress.best_weights or average.state_dict())
+    model.eval()
+    return progress
+
+
+def _align(optimiser: torch.optim.Optimizer) -> None:
+    """Lay the moments out in memory as their parameters are, which fused Adam takes for granted."""
+    for parameter, state in optimiser.state.items():
+        for name, value in state.items():
+            if isinstance(value, Tensor) and value.shape == parameter.shape:
+                state[name] = torch.empty_like(parameter).copy_(value)
+
+
+def _record(
+    progress: Progress,
+    average: LatentModel,
+    loss: float,
+    scores: dict[str, float],
+    seconds: float,
+) -> None:
+    progress.history.append(
+        {"step": progress.step, "seconds": round(seconds, 3), "loss": loss, **scores}
+    )
+    # While β still rises the scores of two steps are bounds of the same kind all the same: they are
+    # taken at its final value.
+    if scores["validation_score"] > progress.best_score:
+        progress.best_score, progress.best_step = scores["validation_score"], progress.step
+        progress.best_weights = {k: v.detach().clone() for k, v in average.state_dict().items()}
+
+
+def _exhausted(progress: Progress, config: StageConfig) -> bool:
+    """Early stopping: no better validation for `patience` validations in a row."""
+    waited = (progress.step - progress.best_step) // config.validate_every
+    return bool(config.patience and progress.best_weights and waited >= config.patience)
+
+
+def _explosion(what: str, step: int, checkpoint: Path | None, config: StageConfig) -> str:
+    last = "no checkpoint was written"
+    if checkpoint is not None and checkpoint.exists():
+        last = f"the last good checkpoint is {checkpoint}"
+    return (
+        f"{what} at step {step}; {last}; try a smaller learning rate than {config.learning_rate}, "
+        "or clipped gradients (clip = 5)"
+    )
