@@ -1,5 +1,6 @@
 """Training the members of a run: each in its folder, resumed if it was stopped, once if it was not."""
 
+import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -72,12 +73,13 @@ def _identity(config: TableConfig, order: tuple[int, ...]) -> dict[str, Any]:
     """All that decides the weights, as JSON returns it."""
     task = to_mapping(config.task)
     task.pop("test_rows")
-    return {
+    identity = {
         **{f"task.{k}": v for k, v in task.items()},
-        **{f"model.{k}": v for k, v in to_mapping(config.model).items() if k != "bounds"},
+        **{f"model.{k}": v for k, v in to_mapping(config.model).items()},
         **{f"train.{k}": v for k, v in training_settings(config.train).items()},
-        "order": list(order),
+        "order": order,
     }
+    return dict(json.loads(json.dumps(identity)))
 
 
 def _refuse_other(path: Path, found: Any, wanted: dict[str, Any]) -> None:
@@ -96,18 +98,14 @@ def _read_best(model: AEM, checkpoint: Path, identity: dict[str, Any]) -> dict[s
     if not checkpoint.exists():
         raise AemError(f"there is nothing to evaluate in {checkpoint.parent}: no model was trained")
     tensors, metadata = read_tensors(checkpoint, "checkpoint")
-    found = {f"train.{k}": v for k, v in metadata["train"].items()}
-    found |= {f"model.{k}": v for k, v in metadata["config"].items()}
-    follow_from_data = ("model.features", "model.context_features")
-    comparable = {k: v for k, v in identity.items() if k in found and k not in follow_from_data}
-    _refuse_other(checkpoint, found, comparable)
+    wanted = {k: v for k, v in identity.items() if k.startswith("train.")}
+    _refuse_other(checkpoint, {f"train.{k}": v for k, v in metadata["train"].items()}, wanted)
+    if metadata["config"] != json.loads(json.dumps(to_mapping(model.config))):
+        raise AemError(f"{checkpoint} belongs to a model of other settings")
     best = {k.removeprefix("best."): v for k, v in tensors.items() if k.startswith("best.")}
     if not best:
         raise AemError(f"{checkpoint} is from before the first validation: train on")
-    try:
-        model.load_state_dict(best)
-    except RuntimeError as error:
-        raise AemError(f"{checkpoint} belongs to a model of other settings") from error
+    model.load_state_dict(best)
     model.eval()
     progress = metadata["progress"]
     return {
