@@ -19,7 +19,7 @@ def blobs(count: int, seed: int) -> torch.Tensor:
 
 @pytest.fixture
 def images() -> Images:
-    return Images(blobs(40, 0), blobs(12, 1), blobs(20, 2))
+    return Images(blobs(40, 0), blobs(12, 1), blobs(64, 2))
 
 
 @pytest.fixture

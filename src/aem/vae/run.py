@@ -89,6 +89,13 @@ class Experiment:
         self.remember("stage_one", progress)
         return vae
 
+    def check_files(self, images: Images) -> None:
+        """Refuse files that do not fit each other before anything is written."""
+        if self.config.stage_one.file:
+            vae = self.stage_one(images)
+            if self.config.prior.file and not self.config.joint.steps:
+                load_prior(self.config.prior.file, vae)
+
     def joint(self, vae: ConvolutionalVae, images: Images) -> AEM:
         """Encoder, decoder and a proposal as their prior, trained together from stage one on."""
         sampler = aggregate_posterior(vae, images.train)
@@ -150,8 +157,7 @@ def run_vae(
     """Run all stages; leaves metrics, both models, settings, table and figure in the folder."""
     experiment = Experiment(config, folder, quiet=quiet, report=report)
     images = load_images(config.data)
-    if config.stage_one.file:  # a wrong file should be told before anything is written
-        experiment.stage_one(images)
+    experiment.check_files(images)
     check_writable(folder)
     images = images.to(experiment.device)
     write_atomically(folder / "config.toml", to_toml(config).encode())

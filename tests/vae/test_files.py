@@ -1,0 +1,54 @@
+"""Files of both stages, and stages that do not belong together."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from aem import AEM, ModelConfig
+from aem.errors import AemError
+from aem.io import save_model
+from aem.vae import ConvolutionalVae, load_prior, load_vae, save_prior, save_vae
+from aem.vae.config import NetworkConfig
+
+PRIOR = ModelConfig(features=3, hidden=8, blocks=1, gamma=4, energy_hidden=8, frequencies=0)
+
+
+def test_both_files_come_back(vae: ConvolutionalVae, tmp_path: Path) -> None:
+    prior = AEM(PRIOR).eval()
+    save_vae(vae, tmp_path / "vae.safetensors", preset="fast")
+    save_prior(prior, vae, tmp_path / "prior.safetensors")
+    again = load_vae(tmp_path / "vae.safetensors")
+    x = (torch.rand(2, 1, 28, 28) < 0.3).float()
+    assert torch.equal(again.encode(x).mean, vae.encode(x).mean)
+    # The layout in memory is no part of the weights.
+    again = again.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    found = load_prior(tmp_path / "prior.safetensors", again)
+    z = torch.randn(3, 3)
+    assert torch.equal(found().log_prob(z), prior().log_prob(z))
+
+
+def test_a_prior_of_another_stage_one_is_refused(
+    vae: ConvolutionalVae, network: NetworkConfig, tmp_path: Path
+) -> None:
+    path = tmp_path / "prior.safetensors"
+    save_prior(AEM(PRIOR), vae, path)
+    with pytest.raises(AemError, match="fitted to another stage one"):
+        load_prior(path, ConvolutionalVae(network))
+    with pytest.raises(AemError, match="a prior of 3 latents, stage one has 5"):
+        load_prior(path, ConvolutionalVae(replace(network, latents=5)))
+    save_model(AEM(PRIOR), path)
+    with pytest.raises(AemError, match="does not say which stage one"):
+        load_prior(path, vae)
+
+
+def test_files_of_another_kind_are_refused(vae: ConvolutionalVae, tmp_path: Path) -> None:
+    save_model(AEM(PRIOR), tmp_path / "prior.safetensors")
+    save_vae(vae, tmp_path / "vae.safetensors")
+    with pytest.raises(AemError, match="not an aem vae file"):
+        load_vae(tmp_path / "prior.safetensors")
+    with pytest.raises(AemError, match="not an aem model file"):
+        load_prior(tmp_path / "vae.safetensors", vae)
+    with pytest.raises(AemError, match="there is no vae file"):
+        load_vae(tmp_path / "missing.safetensors")

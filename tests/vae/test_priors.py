@@ -1,0 +1,97 @@
+"""Every way to score latents under the same AEM."""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from aem import AEM, ModelConfig
+from aem.kde import fit_kde
+from aem.normalizers import Quadrature
+from aem.vae.bounds import draw_posterior
+from aem.vae.evaluation import bounds_under
+from aem.vae.networks import ConvolutionalVae
+from aem.vae.priors import (
+    Prior,
+    importance_prior,
+    kde_prior,
+    proposal_prior,
+    quadrature_prior,
+    without_density,
+)
+
+CONFIG = {
+    "features": 3,
+    "hidden": 16,
+    "blocks": 1,
+    "gamma": 8,
+    "energy_hidden": 16,
+    "energy_blocks": 1,
+    "components": 3,
+    "frequencies": 0,
+}
+
+
+def aem(randomise: Callable[[nn.Module], None], energy: str = "relative") -> AEM:
+    model = AEM(ModelConfig(**{**CONFIG, "energy": energy}))  # type: ignore[arg-type]
+    randomise(model)
+    return model.eval()
+
+
+def log_prob(prior: Prior, z: torch.Tensor) -> torch.Tensor:
+    done: list[int] = []
+    scores = prior(z, done.append)
+    assert sum(done) == len(z), "progress adds up"
+    return scores.log_prob
+
+
+def test_without_energy_the_aem_is_its_proposal(
+    vae: ConvolutionalVae, randomise: Callable[[nn.Module], None]
+) -> None:
+    """KL and ELBO against an AEM whose energy is switched off are those against the proposal."""
+    model = aem(randomise)
+    x = (torch.rand(3, 1, 28, 28) < 0.3).float()
+    draws = draw_posterior(vae, x, 4)
+    z = draws.z.flatten(0, 1)
+    quadrature = quadrature_prior(model, Quadrature(tolerance=1e-6))
+
+    def bounds(prior: Prior) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        found = bounds_under(draws, prior(z, lambda _: None))
+        return found.kl, found.elbo, found.bound
+
+    proposal = bounds(proposal_prior(model))
+    assert not torch.allclose(bounds(quadrature)[0], proposal[0], atol=1e-2), "it was on"
+    with torch.no_grad():
+        model.energy.final.weight.zero_()
+    off = bounds(quadrature_prior(model, Quadrature(tolerance=1e-6)))
+    for found, expected in zip(off, proposal, strict=True):
+        torch.testing.assert_close(found, expected, atol=1e-4, rtol=0.0)
+
+
+def test_the_forms_of_one_aem_agree(randomise: Callable[[nn.Module], None]) -> None:
+    model = aem(randomise)
+    z = model().sample((60,))
+    exact = quadrature_prior(model, Quadrature(tolerance=1e-4))(z, lambda _: None)
+    assert exact.error is not None
+    assert float(exact.error.max()) < 1e-3
+    torch.testing.assert_close(exact.log_prob, model().log_prob(z).double(), atol=2e-3, rtol=0.0)
+    sampled = log_prob(importance_prior(model, 2000), z)
+    torch.testing.assert_close(sampled, exact.log_prob, atol=0.2, rtol=0.0)
+    kde = fit_kde(model, z, samples=300)
+    smoothed = log_prob(kde_prior(model, kde), z)
+    assert float((smoothed - exact.log_prob).abs().mean()) < 0.3
+
+
+def test_a_literal_energy_without_tails_has_density_zero(
+    randomise: Callable[[nn.Module], None],
+) -> None:
+    """A constant energy does not decay: its normaliser is infinite, sampled or not."""
+    model = aem(randomise, "literal")
+    with torch.no_grad():
+        model.energy.final.weight.zero_()
+    z = torch.randn(4, 3)
+    assert bool(without_density(model.in_double(), z).all())
+    assert bool(log_prob(quadrature_prior(model, Quadrature()), z).isneginf().all())
+    assert math.isfinite(float(log_prob(importance_prior(model, 50), z).mean()))
+    assert not bool(without_density(aem(randomise).in_double(), z).any())

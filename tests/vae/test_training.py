@@ -1,0 +1,120 @@
+"""Stages learn, stop and go on."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from aem import AEM, ModelConfig
+from aem.errors import AemError
+from aem.vae.config import NetworkConfig, StageConfig
+from aem.vae.images import Images
+from aem.vae.latent import LatentModel
+from aem.vae.networks import ConvolutionalVae
+from aem.vae.steps import EagerStep, Phase, phase_of
+from aem.vae.training import train_stage
+
+STAGE = StageConfig(
+    steps=8,
+    batch_size=8,
+    learning_rate=5e-3,
+    averaging=0.5,
+    validate_every=4,
+    device="cpu",
+    checkpoint_seconds=0.0,
+)
+PRIOR = ModelConfig(
+    features=3, hidden=8, blocks=1, gamma=4, energy_hidden=8, components=2, frequencies=0
+)
+
+
+def fresh(network: NetworkConfig, *, prior: bool = False) -> LatentModel:
+    torch.manual_seed(5)
+    return LatentModel(ConvolutionalVae(network), AEM(PRIOR) if prior else None)
+
+
+def test_training_raises_the_bound(network: NetworkConfig, images: Images) -> None:
+    config = replace(STAGE, steps=40, validate_every=20)
+    model = fresh(network)
+    progress = train_stage(model, images, config, quiet=True)
+    first, last = progress.history[0], progress.history[-1]
+    assert last["validation_elbo"] > first["validation_elbo"] + 5
+    assert last["validation_bound"] >= last["validation_elbo"]
+    assert progress.best_score == max(h["validation_score"] for h in progress.history)
+    assert not model.training
+
+
+@pytest.mark.parametrize("joint", [False, True])
+def test_a_killed_run_ends_as_if_it_had_not_been(
+    joint: bool,
+    network: NetworkConfig,
+    images: Images,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = STAGE
+    if joint:
+        config = replace(STAGE, samples=2, beta=1.0, prior_warmup=2, rotation=5.0)
+    whole = fresh(network, prior=joint)
+    train_stage(whole, images, config, quiet=True)
+
+    original = EagerStep.run
+
+    def stopping(self: EagerStep, indices: torch.Tensor, phase: Phase) -> torch.Tensor:
+        stopping.calls += 1  # type: ignore[attr-defined]
+        if stopping.calls == 6:  # type: ignore[attr-defined]
+            raise KeyboardInterrupt
+        return original(self, indices, phase)
+
+    stopping.calls = 0  # type: ignore[attr-defined]
+    monkeypatch.setattr(EagerStep, "run", stopping)
+    with pytest.raises(AemError, match="interrupted at step 5; run the same command again"):
+        train_stage(fresh(network, prior=joint), images, config, folder=tmp_path, quiet=True)
+    monkeypatch.setattr(EagerStep, "run", original)
+    resumed = fresh(network, prior=joint)
+    progress = train_stage(resumed, images, config, folder=tmp_path, quiet=True)
+    assert progress.step == 8
+    for name, value in whole.state_dict().items():
+        assert torch.equal(value, resumed.state_dict()[name]), name
+
+
+def test_a_checkpoint_of_other_settings_is_refused(
+    network: NetworkConfig, images: Images, tmp_path: Path
+) -> None:
+    config = replace(STAGE, steps=2)
+    train_stage(fresh(network), images, config, folder=tmp_path, quiet=True)
+    with pytest.raises(AemError, match=r"made with beta = 0\.9, this run asks for 0\.5"):
+        train_stage(fresh(network), images, replace(config, beta=0.5), folder=tmp_path, quiet=True)
+    other = replace(network, latents=4)
+    with pytest.raises(AemError, match="other settings"):
+        train_stage(fresh(other), images, config, folder=tmp_path, quiet=True)
+
+
+def test_an_explosion_is_told(network: NetworkConfig, images: Images) -> None:
+    with pytest.raises(AemError, match=r"at step \d+; no checkpoint was written; try a smaller"):
+        train_stage(fresh(network), images, replace(STAGE, learning_rate=1e30), quiet=True)
+
+
+def test_phases_follow_the_settings() -> None:
+    config = StageConfig(steps=10, prior_warmup=2, zoom=0.1, warp_until=0.5)
+    assert [phase_of(step, config) for step in (0, 1, 2, 4, 5, 9)] == [
+        Phase(True, True),
+        Phase(True, True),
+        Phase(False, True),
+        Phase(False, True),
+        Phase(False, False),
+        Phase(False, False),
+    ]
+    assert phase_of(0, StageConfig()) == Phase(False, False)
+
+
+@pytest.mark.gpu
+def test_a_captured_step_trains_as_an_eager_one(images: Images) -> None:
+    network = NetworkConfig(latents=3, channels=4)
+    config = replace(STAGE, steps=60, validate_every=30, device="cuda", precision="float32")
+    model = fresh(network)
+    progress = train_stage(model, images, config, quiet=True)
+    reference = train_stage(fresh(network), images, replace(config, device="cpu"), quiet=True)
+    difference = progress.history[-1]["validation_elbo"] - reference.history[-1]["validation_elbo"]
+    assert abs(difference) < 20
