@@ -20,6 +20,7 @@ from aem.plane import plane_density
 from aem.plots import plane_row, save_figure
 from aem.provenance import provenance
 from aem.scoring import Scores
+from aem.studies.picture import Picture
 from aem.training.checkpoint import Progress
 from aem.training.loop import choose_device, fit
 
@@ -75,10 +76,12 @@ def run_plane(config: ExperimentConfig, preset: str, folder: Path, *, quiet: boo
     }
     write_json(folder / "metrics.json", metrics)
     count = PICTURE_SAMPLES[device.type]
+    density = plane_density(model, task.bounds)
+    Picture.of(task, density).save(folder / "density.npz")
     figure = plane_row(
         task.bounds,
         train[:1_000_000],
-        plane_density(model, task.bounds),
+        density,
         _draw(model, count, "proposal"),
         # A literal energy is drawn from as the paper does: exactly, it would cost a CDF a value.
         _draw(model, count, "exact" if config.model.energy == "relative" else "resample"),

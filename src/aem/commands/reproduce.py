@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from aem.commands import tables
+from aem.commands.figures import figures
 from aem.commands.options import Config, Out, Preset, Quiet, Settings
 from aem.commands.studies import calibration, dimensionality
 from aem.commands.table1 import table1
@@ -90,3 +91,4 @@ app.command()(vae)
 app.command()(calibration)
 app.command()(dimensionality)
 app.command()(table1)
+app.command()(figures)

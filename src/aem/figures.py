@@ -1,0 +1,103 @@
+"""Every figure of the paper for which there is data, from files under results/."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from aem.errors import AemError
+from aem.gallery import ROWS, stack_rows
+from aem.plots import save_figure
+from aem.studies.figures import draw_calibration, draw_dimensionality
+from aem.studies.picture import Picture, draw_slices, draw_teaser
+from aem.table1 import build
+
+
+@dataclass(frozen=True)
+class PaperFigure:
+    """A figure (or table) of the paper: the files it is made from, and how to make those."""
+
+    name: str
+    title: str
+    sources: tuple[str, ...]
+    origin: str
+    draw: Callable[[Path, Path], None]  # the folder of results, the PNG to write
+
+
+def _record(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise AemError(f"{path} is not a result file, or a damaged one") from error
+
+
+def _calibration(results: Path, out: Path) -> None:
+    record = _record(results / "calibration" / "calibration.json")
+    save_figure(draw_calibration(record["models"]), out)
+
+
+FIGURES: Final = (
+    PaperFigure(
+        "figure1",
+        "A picture as a density: data, proposal, AEM",
+        ("image/density.npz",),
+        "aem reproduce image --preset best (density.npz in its folder)",
+        lambda results, out: save_figure(
+            draw_teaser(Picture.load(results / "image" / "density.npz")), out
+        ),
+    ),
+    PaperFigure(
+        "figure2",
+        "Importance sampling in growing dimension",
+        ("dimensionality/dimensionality.json",),
+        "aem reproduce dimensionality",
+        lambda results, out: save_figure(
+            draw_dimensionality(_record(results / "dimensionality" / "dimensionality.json")), out
+        ),
+    ),
+    PaperFigure(
+        "figure4a",
+        "Densities and samples of the plane tasks",
+        tuple(f"{task}/best.png" for task in ROWS),
+        "aem reproduce spirals --preset best, and so on (figure.png in its folder)",
+        lambda results, out: stack_rows([results / task / "best.png" for task in ROWS], out),
+    ),
+    PaperFigure(
+        "figure4b",
+        "Conditionals of the picture",
+        ("image/density.npz",),
+        "aem reproduce image --preset best (density.npz in its folder)",
+        lambda results, out: save_figure(
+            draw_slices(Picture.load(results / "image" / "density.npz")), out
+        ),
+    ),
+    PaperFigure(
+        "figure5",
+        "Accuracy of estimated normalisers",
+        ("calibration/calibration.json",),
+        "aem reproduce calibration",
+        _calibration,
+    ),
+    PaperFigure(
+        "table1",
+        "Test log-likelihoods of real data",
+        (),
+        "aem reproduce power --preset best, and so on",
+        lambda results, out: save_figure(build(results).figure(), out),
+    ),
+)
+
+
+def draw_all(results: Path, out: Path) -> list[tuple[PaperFigure, Path | None, tuple[str, ...]]]:
+    """Draw what there is data for: each figure, its file or None, and what it lacks."""
+    if not results.is_dir():
+        raise AemError(f"there is no folder of results at {results}")
+    drawn: list[tuple[PaperFigure, Path | None, tuple[str, ...]]] = []
+    for figure in FIGURES:
+        missing = tuple(source for source in figure.sources if not (results / source).is_file())
+        file = None if missing else out / f"{figure.name}.png"
+        if file is not None:
+            figure.draw(results, file)
+        drawn.append((figure, file, missing))
+    return drawn

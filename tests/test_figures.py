@@ -1,0 +1,77 @@
+"""Figures from files under results/: what is there is drawn, what is not is named."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from aem.cli import main
+from aem.data.tasks import plane_task
+from aem.errors import AemError
+from aem.figures import draw_all
+from aem.gallery import ROWS
+from aem.plane import PlaneDensity
+from aem.studies.picture import Picture
+
+
+def made_up_picture() -> Picture:
+    task = plane_task("image")
+    centres = (np.arange(16) + 0.5) / 16
+    low, high = (np.array(b) for b in zip(*task.bounds, strict=True))
+    x, y = (low[i] + (high - low)[i] * centres for i in range(2))
+    flat = np.zeros((16, 16))
+    return Picture.of(task, PlaneDensity(x, y, flat, flat - 1))
+
+
+def test_a_picture_survives_its_file(tmp_path: Path) -> None:
+    picture = made_up_picture()
+    picture.save(tmp_path / "density.npz")
+    again = Picture.load(tmp_path / "density.npz")
+    np.testing.assert_allclose(again.truth, picture.truth, atol=5e-2)
+    np.testing.assert_array_equal(again.proposal, picture.proposal)
+    np.testing.assert_allclose(again.bounds, plane_task("image").bounds)
+
+
+def test_a_slice_is_a_density() -> None:
+    picture = made_up_picture()
+    low, high = picture.bounds[1]
+    assert picture.slice("truth", 0.5).mean() * (high - low) == pytest.approx(1.0)
+
+
+def test_foreign_picture_is_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "density.npz", x=np.zeros(3))
+    with pytest.raises(AemError, match=r"density\.npz"):
+        Picture.load(tmp_path / "density.npz")
+
+
+def test_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = tmp_path / "results"
+    (results / "image").mkdir(parents=True)
+    made_up_picture().save(results / "image" / "density.npz")
+    for task in ROWS:
+        (results / task).mkdir(exist_ok=True)
+        Image.new("RGB", (70, 20), "white").save(results / task / "best.png")
+    monkeypatch.setattr(sys, "argv", ["aem", "reproduce", "figures", "--results", str(results)])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert not stop.value.code
+    for name in ("figure1", "figure4a", "figure4b", "table1"):
+        assert (results / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    printed = capsys.readouterr().out
+    assert "figure2: no data, as dimensionality/dimensionality.json is missing" in printed
+    assert "figure5: no data, as calibration/calibration.json is missing" in printed
+    assert not (results / "figures" / "figure5.png").exists()
+
+
+def test_damaged_sources_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "dimensionality").mkdir()
+    (tmp_path / "dimensionality" / "dimensionality.json").write_text(json.dumps({})[:-1])
+    with pytest.raises(AemError, match=r"dimensionality\.json"):
+        draw_all(tmp_path, tmp_path / "figures")
+    with pytest.raises(AemError, match="nowhere"):
+        draw_all(tmp_path / "nowhere", tmp_path / "figures")
