@@ -6,7 +6,7 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
-from aem.data import mnist, registry
+from aem.data import mnist
 from aem.data.info import data_root
 from aem.errors import AemError
 from aem.vae.config import DataConfig
@@ -27,11 +27,11 @@ class Images:
 
 def load_images(config: DataConfig) -> Images:
     """Read MNIST, or say what is missing and how to get it."""
-    missing = registry.status("mnist").missing
+    (info,), root = mnist.DATASETS, data_root()
+    missing = [file.path for file in info.sources[0].files if not file.present(root)]
     if missing:
-        paths = ", ".join(file.path for file in missing)
-        how = registry.find("mnist").how_to_get
-        raise AemError(f"mnist is not under {data_root()}, which lacks {paths}. {how}")
+        lacks = ", ".join(missing)
+        raise AemError(f"mnist is not under {root}, which lacks {lacks}. {info.how_to_get}")
     data = mnist.load()
     total = len(data.train_images)
     left = total - config.validation_images
