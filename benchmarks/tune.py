@@ -1,20 +1,24 @@
 """Try settings on a table and record what each gives on validation rows; test rows are not looked at.
 
 Run `python benchmarks/tune.py gas-10k --try "model.dropout=0.2 train.steps=2000" --try "…"`: each
---try is a list of settings laid over the preset. Trials are added to
-results/experiments/<table>.json; one that is there already is not run again.
+--try is a list of settings laid over the preset. With --seconds it then walks by itself: from the
+best trial so far one setting is moved up or down its ladder, and the move is kept if validation
+says so. Trials are added to results/experiments/<table>.json; one that is there is not run again.
 """
 
 import argparse
 import json
+import math
 import time
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from aem.config import to_mapping
 from aem.data.splits import TableSplits
 from aem.ensemble import Member, column_orders, mixture_log_prob
+from aem.errors import AemError
 from aem.io import write_json
 from aem.provenance import provenance
 from aem.tabular.config import EvaluateConfig, TableConfig, table_experiment
@@ -24,6 +28,21 @@ from aem.tabular.scorer import Scorer
 from aem.training.loop import choose_device
 
 ROOT = Path(__file__).resolve().parents[1]
+# What a walk may change, coarse enough that a step is worth its time; the first have most to say.
+LADDERS: dict[str, tuple[float, ...]] = {
+    "model.dropout": (0.0, 0.1, 0.2, 0.3, 0.4, 0.5),
+    "train.steps": (750, 1500, 3000, 6000, 12000),
+    "model.frequencies": (0, 2, 4, 8, 16),
+    "train.learning_rate": (2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3),
+    "model.hidden": (128, 256, 512, 1024),
+    "train.weight_decay": (0.0, 0.01, 0.1, 1.0),
+    "model.energy_dropout": (0.0, 0.1, 0.2, 0.3, 0.4, 0.5),
+    "model.components": (5, 10, 20, 40),
+    "model.blocks": (1, 2, 4),
+    "train.averaging": (0.99, 0.997, 0.999),
+    "train.batch_size": (128, 256, 512, 1024),
+    "model.energy_hidden": (32, 64, 128, 256),
+}
 SAMPLES = 200  # draws a conditional in the score of a mixture: rough, and the same for all trials
 
 
@@ -69,29 +88,91 @@ def attempt(config: TableConfig, preset: str, splits: TableSplits) -> dict[str, 
     return {**record, "seconds": round(time.monotonic() - started, 1)}
 
 
+class Trials:
+    """All trials of a table, in their file."""
+
+    def __init__(self, table: str, preset: str, base: list[str], out: Path) -> None:
+        self.table, self.preset, self.base, self.out = table, preset, base, out
+        self.trials = json.loads(out.read_text())["trials"] if out.is_file() else []
+
+    def score(self, settings: list[str]) -> float:
+        """The validation score of some settings, from the file or from a run."""
+        config = table_experiment(self.table, self.preset, None, [*self.base, *settings])
+        plain = json.loads(json.dumps(to_mapping(config)))
+        for trial in self.trials:
+            if trial["config"] == plain:
+                return value_of(trial)
+        print(f"{self.table}: {' '.join(settings)}", flush=True)
+        try:
+            found = attempt(config, self.preset, load_table(config.task))
+        except AemError as error:  # a run that explodes is a result as well
+            found = {"failed": str(error)}
+        origin = provenance(config, config.train.seed, choose_device(config.train.device))
+        trial = {"settings": [*self.base, *settings], "preset": self.preset, **found, **origin}
+        self.trials.append({**trial, "config": plain})
+        write_json(self.out, {"task": self.table, "trials": self.trials})
+        print(f"  { {k: v for k, v in found.items() if k != 'curve'} }", flush=True)
+        return value_of(trial)
+
+    def walk(self, here: dict[str, float], seconds: float) -> None:
+        """One setting after the other, a rung up or down, as long as there is time."""
+        started = time.monotonic()
+        best = self.score(as_settings(here))
+        improved = True
+        while improved:
+            improved = False
+            for key, rungs in LADDERS.items():
+                at = min(range(len(rungs)), key=lambda i: abs(rungs[i] - here[key]))
+                for to in (at + 1, at - 1):
+                    if not 0 <= to < len(rungs):
+                        continue
+                    if time.monotonic() - started > seconds:
+                        return self._say(here, best)
+                    score = self.score(as_settings({**here, key: rungs[to]}))
+                    if score > best:
+                        here, best, improved = {**here, key: rungs[to]}, score, True
+                        break
+        return self._say(here, best)
+
+    def _say(self, here: dict[str, float], best: float) -> None:
+        print(f"{self.table}: {best:.4f} with {' '.join(as_settings(here))}", flush=True)
+
+
+def value_of(trial: dict[str, Any]) -> float:
+    """What a trial is judged by."""
+    value = trial.get("mixture_validation_log_prob", trial.get("validation_log_prob"))
+    return -math.inf if value is None else float(value)
+
+
+def starting_point(config: TableConfig) -> dict[str, float]:
+    """Where the ladders' settings stand."""
+    plain = to_mapping(config)
+    return {key: plain[key.split(".")[0]][key.split(".")[1]] for key in LADDERS}
+
+
+def as_settings(values: dict[str, float]) -> list[str]:
+    """As the command line has them."""
+    return [f"{key}={value}" for key, value in values.items()]
+
+
 def main() -> None:
-    """Run the trials that are not recorded yet."""
+    """Run the trials asked for, then walk."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("table")
     parser.add_argument("--preset", default="best")
+    parser.add_argument("--base", default="", help="settings of all trials")
     parser.add_argument("--try", dest="trials", action="append", default=[])
+    parser.add_argument("--seconds", type=float, default=0, help="time to walk; 0: do not")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     out = arguments.out or ROOT / "results" / "experiments" / f"{arguments.table}.json"
-    trials = json.loads(out.read_text())["trials"] if out.is_file() else []
+    base = arguments.base.split()
+    trials = Trials(arguments.table, arguments.preset, base, out)
     for text in arguments.trials:
-        settings = text.split()
-        config = table_experiment(arguments.table, arguments.preset, None, settings)
-        if any(t["settings"] == settings and t["preset"] == arguments.preset for t in trials):
-            continue
-        print(f"{arguments.table}: {text}", flush=True)
-        splits = load_table(config.task)
-        found = attempt(config, arguments.preset, splits)
-        origin = provenance(config, config.train.seed, choose_device(config.train.device))
-        trials.append({"settings": settings, "preset": arguments.preset, **found, **origin})
-        write_json(out, {"task": arguments.table, "trials": trials})
-        shown = {k: v for k, v in found.items() if k != "curve"}
-        print(f"  {shown}\n  {found['curve']}", flush=True)
+        trials.score(text.split())
+    if arguments.seconds:
+        config = table_experiment(arguments.table, arguments.preset, None, base)
+        trials.walk(starting_point(config), arguments.seconds)
 
 
 if __name__ == "__main__":
