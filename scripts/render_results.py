@@ -11,8 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import render_tables
+
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ("README.md", "docs/results.md", "docs/speed.md")
+PAGES = ("README.md", "docs/results.md", "docs/speed.md", "docs/experiments.md")
 PLANE = ("spirals", "checkerboard", "diamond", "image", "einstein")
 MARKED = re.compile(r"(<!-- results:(\w+) -->\n).*?(<!-- /results -->)", re.DOTALL)
 
@@ -155,6 +157,7 @@ def figure(value: float) -> str:
 
 NO_BENCH = "Not measured yet: `make bench`.\n"
 TABLES: dict[str, Callable[[], str]] = {
+    **render_tables.TABLES,
     "plane_best": lambda: plane_table("best"),
     "plane_fast": lambda: plane_table("fast"),
     "seeds": seeds_table,

@@ -1,0 +1,143 @@
+"""The tables of experiments on real data and of what was tried for them, from results/*.json."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+SMALL = ("gas-10k", "hepmass-5k", "miniboone-40")
+FULL = ("power", "power-maf", "gas", "hepmass", "miniboone", "bsds300")
+RIVALS = {
+    "aem": "AEM, `best`",
+    "nsf": "neural spline flow",
+    "gaussian_mixture": "Gaussian mixture",
+    "kde": "kernel density",
+}
+SCORES = {
+    "proposal": "proposal",
+    "kde": "AEM-KDE",
+    "importance": "AEM, importance sampling",
+    "quadrature": "AEM, quadrature",
+}
+
+
+def _result(name: str) -> dict[str, Any] | None:
+    path = ROOT / "results" / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
+def _markdown(header: list[str], rows: list[list[str]], empty: str) -> str:
+    if not rows:
+        return f"{empty}\n"
+    lines = [header, ["---"] * len(header), *rows]
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+
+
+def _number(value: float | None, form: str = ".3f") -> str:
+    return "" if value is None else format(value, form)
+
+
+def small_tables() -> str:
+    """Four models a table, trained on the same rows."""
+    rows = []
+    for table in SMALL:
+        record = _result(f"small_tables/{table}")
+        if record is None:
+            continue
+        best = max(m["test_mean"] for m in record["models"].values() if m["test_mean"] is not None)
+        for name, label in RIVALS.items():
+            found = record["models"][name]
+            mean = f"{_number(found['test_mean'])} ± {_number(found['test_two_se'])}"
+            rows.append(
+                [
+                    table,
+                    label,
+                    f"**{mean}**" if found["test_mean"] == best else mean,
+                    _number(found.get("test_error"), ".0e"),
+                    _number(found["test_median"]),
+                    _number(found["test_worst"], ".1f"),
+                ]
+            )
+    header = ["table", "model", "test log-likelihood ± 2 s.e.", "error", "median", "worst row"]
+    return _markdown(header, rows, "No run is recorded yet.")
+
+
+def full_tables() -> str:
+    """All scores of the full tables' test rows, preset by preset."""
+    rows = []
+    for table in FULL:
+        for preset in ("paper", "best"):
+            record = _result(f"{table}/{preset}")
+            if record is None:
+                continue
+            for name, label in SCORES.items():
+                found = record["test"][name]
+                if found:
+                    rows.append(_score_row(record, table, preset, label, found))
+    header = ["table", "preset", "score", "mean ± 2 s.e.", "error", "median", "worst row", "rows"]
+    return _markdown([*header, "all rows (estimate)"], rows, "No run is recorded yet.")
+
+
+def _score_row(
+    record: Mapping[str, Any], table: str, preset: str, label: str, found: Mapping[str, Any]
+) -> list[str]:
+    whole = _number(found.get("whole_split"))
+    return [
+        table,
+        preset,
+        label,
+        f"{_number(found.get('mean'))} ± {_number(found.get('two_se'))}",
+        _number(found.get("error"), ".0e"),
+        _number(found.get("median")),
+        _number(found.get("worst"), ".1f"),
+        f"{found['rows']:,} of {record['test']['rows']:,}",
+        f"{whole} ± {_number(found.get('whole_split_2se'))}" if whole else "",
+    ]
+
+
+def _flat(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for section, values in config.items():
+        if section in ("task", "model", "train", "ensemble"):
+            yield from ((f"{section}.{key}", value) for key, value in values.items())
+
+
+def trials(name: str) -> str:
+    """What each trial changed, and what it gave on validation rows."""
+    record = _result(f"experiments/{name}")
+    if record is None:
+        return "No trial is recorded yet.\n"
+    configs = [dict(_flat(t["config"])) for t in record["trials"]]
+    keys = [
+        key
+        for key in dict.fromkeys(k for c in configs for k in c)
+        if len({json.dumps(c.get(key)) for c in configs}) > 1
+    ]
+    scores = [
+        t.get("mixture_validation_log_prob", t.get("validation_log_prob")) for t in record["trials"]
+    ]
+    best = max((s for s in scores if s is not None), default=None)
+    rows = []
+    for trial, config, score in zip(record["trials"], configs, scores, strict=True):
+        shown = _number(score) if score is not None else trial.get("failed", "failed")
+        steps = trial.get("best_steps", [])
+        rows.append(
+            [
+                *(str(config.get(key, "")) for key in keys),
+                f"**{shown}**" if score is not None and score == best else shown,
+                _number(trial.get("validation_proposal_log_prob")),
+                str(steps[0]) if steps else "",
+            ]
+        )
+    names = [f"`{key}`" for key in keys]
+    return _markdown([*names, "validation", "its proposal", "best step"], rows, "")
+
+
+TABLES = {
+    "small_tables": small_tables,
+    "full_tables": full_tables,
+    "trials_gas_10k": lambda: trials("gas-10k"),
+    "trials_hepmass_5k": lambda: trials("hepmass-5k"),
+    "trials_hepmass_5k_proposal": lambda: trials("hepmass-5k-proposal"),
+    "trials_miniboone_40": lambda: trials("miniboone-40"),
+}
