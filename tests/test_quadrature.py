@@ -7,12 +7,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from aem.quadrature import NODES_PER_PANEL, Budget, Integrals, integrate
+from aem.quadrature import NODES_PER_PANEL, Budget, Integrals, Integrand, Samples, integrate
 
 
-def plain(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., tuple[Tensor, Tensor]]:
-    """An integrand with nothing hidden between its nodes."""
-    return lambda problem, t: (function(problem, t), torch.zeros_like(t[:, 0]))
+def plain(function: Callable[[Tensor, Tensor], Tensor]) -> Integrand:
+    """A function against length, with nothing hidden between its nodes."""
+
+    def integrand(problem: Tensor, t: Tensor, start: Tensor, end: Tensor) -> Samples:
+        return Samples(function(problem, t), torch.ones_like(t), end - start, torch.zeros_like(end))
+
+    return integrand
 
 
 EDGES = torch.linspace(0, 1, 9, dtype=torch.float64)
@@ -81,6 +85,59 @@ def test_panels_tile_the_interval_and_add_up() -> None:
         assert own.integral.sum() == pytest.approx(float(result.value[problem]), rel=1e-13)
 
 
+def gaussian(width: float) -> tuple[Callable[..., Tensor], Callable[[Tensor], Tensor]]:
+    """Density and CDF of N(0.4, width) on the unit interval."""
+
+    def density(t: Tensor) -> Tensor:
+        z = (t - 0.4) / width
+        return torch.exp(-0.5 * z.square()) / (width * math.sqrt(2 * math.pi))
+
+    return density, lambda t: torch.special.ndtr((t - 0.4) / width)
+
+
+@pytest.mark.parametrize("width", [1e-1, 1e-3, 1e-7])
+def test_a_constant_weight_is_exact_however_rough_its_measure(width: float) -> None:
+    density, below = gaussian(width)
+
+    def integrand(problem: Tensor, t: Tensor, start: Tensor, end: Tensor) -> Samples:
+        return Samples(0 * t + 0.3, density(t), below(end) - below(start), 0 * end)
+
+    result = integrate(integrand, 1, tolerance=1e-9, edges=EDGES, budget=Budget())
+    assert float(result.value) == pytest.approx(0.3 * float(below(EDGES[-1]) - below(EDGES[0])))
+    assert int(result.nodes) == 8 * NODES_PER_PANEL
+
+
+@pytest.mark.parametrize("width", [1e-2, 1e-4, 1e-6])
+def test_mass_that_no_node_has_seen_is_looked_for(width: float) -> None:
+    """A peak of the measure far narrower than a panel, where the weight is not what it is outside."""
+    density, below = gaussian(width)
+
+    def integrand(problem: Tensor, t: Tensor, start: Tensor, end: Tensor) -> Samples:
+        z = (t - 0.4) / (3 * width)
+        weight = 0.1 + 0.9 * torch.exp(-0.5 * z.square()) + 0.01 * t
+        return Samples(weight, density(t), below(end) - below(start), 0 * end)
+
+    result = integrate(integrand, 1, tolerance=1e-6, edges=EDGES, budget=Budget())
+    truth = 0.1 + 0.9 * 3 / math.sqrt(10) + 0.004
+    assert abs(float(result.value) - truth) <= float(result.error)
+    assert bool(result.converged)
+
+
+def test_what_may_hide_is_part_of_the_error() -> None:
+    """The same function, once with a tenth of each panel's mass in doubt."""
+    function, _ = CASES["waves"]
+
+    def doubtful(problem: Tensor, t: Tensor, start: Tensor, end: Tensor) -> Samples:
+        weight = function(t, PARAMETERS[problem, None])
+        return Samples(weight, torch.ones_like(t), end - start, 0.1 * (end - start))
+
+    budget = Budget(max_nodes=2000)
+    certain = solve("waves", 1e-4, budget)
+    unsure = integrate(doubtful, len(PARAMETERS), tolerance=1e-4, edges=EDGES, budget=budget)
+    assert bool(certain.converged.all()) and not bool(unsure.converged.any())
+    assert bool((unsure.error > 1e-4).all())
+
+
 def test_a_budget_of_nodes_is_kept_and_its_error_honest() -> None:
     result = solve("waves", 1e-12, Budget(max_nodes=300))
     truth = CASES["waves"][1](PARAMETERS)
@@ -107,11 +164,13 @@ def test_chunks_and_panels_respect_the_budget() -> None:
 
 MEMORY = """
 import resource, torch
-from aem.quadrature import Budget, integrate
+from aem.quadrature import Budget, Samples, integrate
 torch.set_num_threads(1)
 edges = torch.linspace(0, 1, 9, dtype=torch.float64)
 def peak(problems):
-    comb = lambda problem, t: (torch.sin(6000 * t + problem[:, None]).square(), 0 * t[:, 0])
+    def comb(problem, t, start, end):
+        waves = torch.sin(6000 * t + problem[:, None]).square()
+        return Samples(waves, torch.ones_like(t), end - start, 0 * end)
     integrate(comb, problems, tolerance=1e-4, edges=edges, budget=Budget(chunk=2**12, panels=2**12))
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 peak(1)

@@ -1,20 +1,22 @@
 """Coordinates in which a conditional is integrated: t on a finite interval instead of x on the line.
 
-*Quantiles.* With u = F_q(x), Z = ∫ q(x) w(x) dx = ∫₀¹ w(F_q⁻¹(u)) du: the proposal's own peaks and
-tails are absorbed by the change of variables, and what is left to resolve is the weight alone. This
-is enough for the relative form, where p̃ ≤ q. A mixture's ends are stretched once more, u = t²(3 − 2t),
-because a tail of infinite length is squeezed into each of them.
+An energy is smooth in x, at the scale of its frequencies; where its mass lies the proposal knows. So
+x runs linearly in t between a few of the proposal's quantiles, the *ladder*, and each chart names a
+*measure* whose mass between any two points is known exactly, for the quadrature to lean on.
 
-*Bounds.* A uniform proposal's support is all there is, in either form of the energy: the density is
-zero beyond it by definition, and t runs evenly from one bound to the other.
+*Line* (relative energies): the measure is the proposal, Z = ∫ w(x) q(x) dx with w ≤ 1. Whatever of q
+falls between the nodes is known from its CDF. The ladder ends at quantiles of 1e-30: as w ≥ e^−32,
+what lies beyond is no share of Z.
 
-*Quantiles and tails.* The paper's literal energy does not follow the proposal: p̃ / q may grow
-without bound, and mass may lie where the proposal never draws. There t ∈ [0, 1] covers the
-proposal's quantiles from ε to 1 − ε, and the half-lines beyond are integrated in x, through
-x = edge ± r v / (1 − v) with v = −t on the left and v = t − 1 on the right.
+*Bounds* (a uniform proposal, either form): its support is all there is, the density is zero beyond it
+by definition, and t runs evenly from one bound to the other.
+
+*Tails* (the paper's literal energy): p̃ does not follow the proposal, and mass may lie where the
+proposal never draws. There t ∈ [0, 1] covers its quantiles from ε to 1 − ε, the half-lines beyond are
+integrated through x = edge ± r v / (1 − v) with v = −t on the left and v = t − 1 on the right, and
+the measure is length in t.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Protocol, Self, runtime_checkable
 
@@ -23,15 +25,15 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from aem.conditionals import Conditionals
-from aem.proposals import FixedUniform
+from aem.proposals import FixedUniform, GaussianMixture
 
 REACH_OF_PROPOSAL = 1e-6  # ε: a quantile no importance sampler will draw beyond
+# Quantiles where the line ends and where its outer panels meet; the others lie evenly between the last.
+OUTERMOST = (1e-30, 1e-5, 0.02)
 TAIL_PANELS = 2
 # Nodes further apart in x than this, in units of 1/ω for the energy's highest frequency ω, may have
-# structure between them; that share of the mass between such nodes is then in doubt. Both values were
-# chosen on trained models of the spirals and the diamond, whose stated errors are too small without.
+# structure between them. The value was chosen on trained models of the spirals and the diamond.
 RESOLVED = 2.0
-IN_DOUBT = 0.2
 SMOOTH = 3.0  # the frequency a network without Fourier features is credited with
 # Where a tail is judged, in spreads of the proposal from its edge: beyond every kink of a ReLU network.
 FAR = tuple(2.0**k for k in (22, 23.1, 24.3, 25.6, 27, 30))
@@ -40,14 +42,18 @@ LONGEST_DECAY = 2.0**20
 
 @runtime_checkable
 class Chart(Protocol):
-    """x ↔ t for a flat batch of conditionals, and p̃(x) dx/dt."""
+    """x ↔ t for a flat batch of conditionals, and p̃(x) dx as a weight against a known measure."""
 
     @property
     def conditionals(self) -> Conditionals:
         """Whose chart this is."""
 
-    def edges(self, panels: int) -> Float[Tensor, " E"]:
-        """Where the first panels meet: `panels` of them in [0, 1]."""
+    @property
+    def comparable(self) -> bool:
+        """Whether weights at different places of a conditional are of one scale."""
+
+    def edges(self) -> Float[Tensor, " E"]:
+        """Where the first panels meet."""
 
     def point(self, t: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
         """x at t, increasing."""
@@ -55,63 +61,104 @@ class Chart(Protocol):
     def coordinate(self, x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
         """t at x."""
 
-    def log_integrand(
-        self, t: Float[Tensor, "N S"], x: Float[Tensor, "N S"]
-    ) -> Float[Tensor, "N S"]:
-        """log p̃(x) dx/dt, given x at t."""
+    def log_weight(self, t: Float[Tensor, "N S"], x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
+        """log of p̃(x) dx over the measure, given x at t."""
 
-    def largest_mass(
-        self, t: Float[Tensor, "N S"], values: Float[Tensor, "N S"]
-    ) -> Float[Tensor, "N R"]:
-        """The most that may lie between neighbouring nodes of the integrand with these values."""
+    def measure(self, t: Float[Tensor, "N S"], x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
+        """The measure's density in t."""
+
+    def mass(self, start: Float[Tensor, " N"], end: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
+        """The measure between two points."""
 
     def select(self, index: Int[Tensor, " P"]) -> Self:
         """The charts of some conditionals."""
 
 
-def chart_for(conditionals: Conditionals) -> Chart:
-    """The coordinate that covers all the mass a conditional can have."""
+def chart_for(conditionals: Conditionals, panels: int = 8) -> Chart:
+    """The coordinate that covers all the mass a conditional can have; `panels` to start with."""
     if isinstance(conditionals.proposal, FixedUniform):
-        return BoundedChart(conditionals)
+        return BoundedChart(conditionals, panels)
     if conditionals.form == "relative":
-        return QuantileChart(conditionals)
-    return TailedChart.around(conditionals)
+        return LineChart.along(conditionals, panels)
+    return TailedChart.around(conditionals, panels)
 
 
-def doubt(
-    chart: Chart,
-    t: Float[Tensor, "N S"],
-    x: Float[Tensor, "N S"],
-    values: Float[Tensor, "N S"],
-) -> Float[Tensor, " N"]:
-    """How far each row of nodes may err through structure that hides between the nodes.
+def unresolved(chart: Chart, x: Float[Tensor, "N S"]) -> Float[Tensor, " N"]:
+    """How much of what lies between a row of nodes the energy may hide there, 0 … 1.
 
     An energy cannot vary faster than its highest frequency. Where neighbouring nodes lie further
     apart in x than it can resolve, as across the gap between two modes of the proposal, it may do
     anything in between without a node noticing.
     """
     frequencies = chart.conditionals.frequencies
-    highest = torch.full_like(t[:, :1], SMOOTH)
+    highest = torch.full_like(x[:, 0], SMOOTH)
     if frequencies.shape[-1]:
-        highest = frequencies.amax(-1, keepdim=True).clamp_min(SMOOTH)
-    distance = x.diff(dim=-1).nan_to_num(nan=0.0)  # ∞ − ∞ in a literal energy's tails
-    unresolved = (1 - RESOLVED / (highest * distance)).clamp_min(0)
-    return IN_DOUBT * (chart.largest_mass(t, values) * unresolved).square().sum(-1).sqrt()
+        highest = frequencies.amax(-1).clamp_min(SMOOTH)
+    distance = x.diff(dim=-1).nan_to_num(nan=0.0).amax(-1)  # ∞ − ∞ in a literal energy's tails
+    return (1 - RESOLVED / (highest * distance)).clamp_min(0)
 
 
-def _unit_edges(panels: int, like: Tensor) -> Float[Tensor, " E"]:
-    return torch.linspace(0, 1, panels + 1, dtype=torch.float64, device=like.device)
+def _levels(lowest: float, pieces: int, like: Tensor) -> Float[Tensor, " R"]:
+    """Equally spaced from a lowest level to its mirror image."""
+    return torch.linspace(lowest, 1 - lowest, pieces + 1, dtype=like.dtype, device=like.device)
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """x as a piecewise linear function of t ∈ [0, 1], through given rungs at equal steps of t."""
+
+    rungs: Float[Tensor, "N R"]
+
+    @property
+    def pieces(self) -> int:
+        """Between the rungs."""
+        return self.rungs.shape[-1] - 1
+
+    def edges(self) -> Float[Tensor, " R"]:
+        """t of the rungs."""
+        return torch.linspace(0, 1, self.pieces + 1, dtype=torch.float64, device=self.rungs.device)
+
+    def _step(self, piece: Int[Tensor, "N S"]) -> tuple[Tensor, Tensor]:
+        low, high = self.rungs.gather(-1, piece), self.rungs.gather(-1, piece + 1)
+        return low, high - low
+
+    def point(self, t: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
+        """x at t."""
+        place = t.clamp(0, 1) * self.pieces
+        piece = place.long().clamp(max=self.pieces - 1)
+        low, step = self._step(piece)
+        return low + (place - piece) * step
+
+    def coordinate(self, x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
+        """t at x, at most an end."""
+        piece = torch.searchsorted(self.rungs, x.contiguous(), right=True) - 1
+        piece = piece.clamp(0, self.pieces - 1)
+        low, step = self._step(piece)
+        return (piece + ((x - low) / step).clamp(0, 1)) / self.pieces
+
+    def slope(self, t: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
+        """dx/dt; at a rung that of the piece to its right."""
+        piece = (t.clamp(0, 1) * self.pieces).long().clamp(max=self.pieces - 1)
+        return self._step(piece)[1] * self.pieces
+
+    def select(self, index: Int[Tensor, " P"]) -> "Ladder":
+        """Some of them."""
+        return Ladder(self.rungs[index])
 
 
 @dataclass(frozen=True)
 class BoundedChart:
-    """t = F_q(x), for a proposal with bounds."""
+    """t = F_q(x), for a proposal with bounds; the measure is the proposal."""
 
     conditionals: Conditionals
+    panels: int
 
-    def edges(self, panels: int) -> Float[Tensor, " E"]:
+    comparable = True
+
+    def edges(self) -> Float[Tensor, " E"]:
         """Where the first panels meet."""
-        return _unit_edges(panels, self.conditionals.projected)
+        like = self.conditionals.projected
+        return torch.linspace(0, 1, self.panels + 1, dtype=torch.float64, device=like.device)
 
     def point(self, t: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
         """x at t."""
@@ -121,63 +168,76 @@ class BoundedChart:
         """t at x."""
         return self.conditionals.proposal.cdf(x)
 
-    def log_integrand(
-        self, t: Float[Tensor, "N S"], x: Float[Tensor, "N S"]
-    ) -> Float[Tensor, "N S"]:
-        """The log weight at the quantile."""
+    def log_weight(self, t: Float[Tensor, "N S"], x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
+        """That of the energy."""
         return self.conditionals.log_weight(x)
 
-    def largest_mass(
-        self, t: Float[Tensor, "N S"], values: Float[Tensor, "N S"]
-    ) -> Float[Tensor, "N R"]:
-        """The proposal's, as a relative weight is at most one; in the literal form, as seen so far."""
-        if self.conditionals.form == "relative":
-            return t.diff(dim=-1)
-        return t.diff(dim=-1) * values.amax(-1, keepdim=True)
+    def measure(self, t: Float[Tensor, "N S"], x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
+        """One: t is the proposal's own mass."""
+        return torch.ones_like(t)
+
+    def mass(self, start: Float[Tensor, " N"], end: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
+        """The length in t."""
+        return end - start
 
     def select(self, index: Int[Tensor, " P"]) -> "BoundedChart":
         """The charts of some conditionals."""
-        return BoundedChart(self.conditionals.select(index))
+        return BoundedChart(self.conditionals.select(index), self.panels)
 
 
 @dataclass(frozen=True)
-class QuantileChart:
-    """t²(3 − 2t) = F_q(x)."""
+class LineChart:
+    """x between quantiles of a mixture; the measure is the mixture."""
 
     conditionals: Conditionals
+    ladder: Ladder
 
-    def edges(self, panels: int) -> Float[Tensor, " E"]:
+    comparable = True
+
+    @classmethod
+    def along(cls, conditionals: Conditionals, panels: int) -> "LineChart":
+        """Two panels for either tail, the others between equally spaced quantiles."""
+        proposal = conditionals.proposal
+        assert isinstance(proposal, GaussianMixture)
+        count = len(proposal.batch)
+        outer = proposal.batch.new_tensor(OUTERMOST)
+        inner = _levels(OUTERMOST[-1], max(panels - 4, 1), proposal.batch)
+        low = proposal.icdf(torch.cat((outer[:-1], inner)).expand(count, -1))
+        # 1 − 1e-30 is no number; the mirrored mixture has that quantile at its lower end.
+        high = -proposal.mirrored().icdf(outer[:-1].flip(0).expand(count, -1))
+        return cls(conditionals, Ladder(torch.cat((low, high), -1)))
+
+    def edges(self) -> Float[Tensor, " E"]:
         """Where the first panels meet."""
-        return _unit_edges(panels, self.conditionals.projected)
+        return self.ladder.edges()
 
     def point(self, t: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
         """x at t."""
-        return self.conditionals.proposal.icdf(_stretch(t))
+        return self.ladder.point(t)
 
     def coordinate(self, x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
-        """t at x: the middle root of the cubic."""
-        u = self.conditionals.proposal.cdf(x).clamp(0, 1)
-        return (0.5 - torch.sin(torch.asin(1 - 2 * u) / 3)).clamp(0, 1)
+        """t at x."""
+        return self.ladder.coordinate(x)
 
-    def log_integrand(
-        self, t: Float[Tensor, "N S"], x: Float[Tensor, "N S"]
-    ) -> Float[Tensor, "N S"]:
-        """The log weight at the quantile, stretched."""
-        return self.conditionals.log_weight(x) + torch.log(6 * t * (1 - t))
+    def log_weight(self, t: Float[Tensor, "N S"], x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
+        """That of the energy."""
+        return self.conditionals.log_weight(x)
 
-    def largest_mass(
-        self, t: Float[Tensor, "N S"], values: Float[Tensor, "N S"]
-    ) -> Float[Tensor, "N R"]:
-        """The proposal's: a relative weight is at most one."""
-        return _stretch(t).diff(dim=-1)
+    def measure(self, t: Float[Tensor, "N S"], x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
+        """q(x) dx/dt."""
+        return self.conditionals.proposal.log_prob(x).exp() * self.ladder.slope(t)
 
-    def select(self, index: Int[Tensor, " P"]) -> "QuantileChart":
+    def mass(self, start: Float[Tensor, " N"], end: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
+        """What the proposal has between two points."""
+        x = self.ladder.point(torch.stack((start, end), -1))
+        below = self.conditionals.proposal.cdf(x)
+        above = self.conditionals.proposal.sf(x)
+        # A difference of numbers near one has lost the digits of an upper tail.
+        return torch.where(below[:, 0] < 0.5, below.diff(dim=-1)[:, 0], -above.diff(dim=-1)[:, 0])
+
+    def select(self, index: Int[Tensor, " P"]) -> "LineChart":
         """The charts of some conditionals."""
-        return QuantileChart(self.conditionals.select(index))
-
-
-def _stretch(t: Tensor) -> Tensor:
-    return t * t * (3 - 2 * t)
+        return LineChart(self.conditionals.select(index), self.ladder.select(index))
 
 
 @dataclass(frozen=True)
@@ -185,62 +245,67 @@ class TailedChart:
     """Quantiles ε … 1 − ε on [0, 1], the left tail on [−1, 0], the right one on [1, 2]."""
 
     conditionals: Conditionals
-    low: Float[Tensor, "N 1"]
-    high: Float[Tensor, "N 1"]
+    ladder: Ladder
+
+    comparable = False  # dx/dt jumps at the rungs, and p̃ has no bound relative to the proposal
 
     @classmethod
-    def around(cls, conditionals: Conditionals) -> "TailedChart":
+    def around(cls, conditionals: Conditionals, panels: int) -> "TailedChart":
         """Tails begin where the proposal's reach ends."""
         like = conditionals.proposal.batch
-        reach = like.new_tensor([REACH_OF_PROPOSAL, 1 - REACH_OF_PROPOSAL])
-        low, high = conditionals.proposal.icdf(reach.expand(*like.shape, 2)).split(1, -1)
-        return cls(conditionals, low, high)
+        levels = _levels(REACH_OF_PROPOSAL, panels, like)
+        return cls(conditionals, Ladder(conditionals.proposal.icdf(levels.expand(len(like), -1))))
+
+    @property
+    def low(self) -> Float[Tensor, "N 1"]:
+        """Where the left tail begins."""
+        return self.ladder.rungs[:, :1]
+
+    @property
+    def high(self) -> Float[Tensor, "N 1"]:
+        """Where the right tail begins."""
+        return self.ladder.rungs[:, -1:]
 
     @property
     def spread(self) -> Float[Tensor, "N 1"]:
         """The length a tail is measured in."""
         return 0.5 * (self.high - self.low)
 
-    def edges(self, panels: int) -> Float[Tensor, " E"]:
+    def edges(self) -> Float[Tensor, " E"]:
         """Where the first panels meet; none straddles an end of the reach."""
-        centre = torch.linspace(0, 1, panels + 1, dtype=torch.float64)
-        tail = torch.linspace(0, 1, TAIL_PANELS + 1, dtype=torch.float64)
-        edges = torch.cat((tail[:-1] - 1, centre, 1 + tail[1:]))
-        return edges.to(self.conditionals.projected.device)
+        centre = self.ladder.edges()
+        tail = torch.linspace(0, 1, TAIL_PANELS + 1, dtype=centre.dtype, device=centre.device)
+        return torch.cat((tail[:-1] - 1, centre, 1 + tail[1:]))
 
     def point(self, t: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
         """x at t."""
-        shrink = 1 - 2 * REACH_OF_PROPOSAL
-        centre = self.conditionals.proposal.icdf(REACH_OF_PROPOSAL + shrink * t.clamp(0, 1))
         beyond = self._beyond(t)
         step = self.spread * beyond / (1 - beyond)
+        centre = self.ladder.point(t)
         return torch.where(t < 0, self.low - step, torch.where(t > 1, self.high + step, centre))
 
     def coordinate(self, x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
         """t at x."""
-        shrink = 1 - 2 * REACH_OF_PROPOSAL
-        centre = (self.conditionals.proposal.cdf(x) - REACH_OF_PROPOSAL) / shrink
         beyond = torch.maximum(self.low - x, x - self.high).clamp_min(0)
         tail = 1 / (1 + self.spread / beyond)  # v = d / (r + d), also for d = 0 and d = ∞
         outside = torch.where(x < self.low, -tail, 1 + tail)
-        return torch.where((x < self.low) | (x > self.high), outside, centre.clamp(0, 1))
+        centre = self.ladder.coordinate(x)
+        return torch.where((x < self.low) | (x > self.high), outside, centre)
 
-    def log_integrand(
-        self, t: Float[Tensor, "N S"], x: Float[Tensor, "N S"]
-    ) -> Float[Tensor, "N S"]:
-        """log p̃ dx/dt: the weight inside, a rational change of variables outside."""
-        shrink = math.log1p(-2 * REACH_OF_PROPOSAL)
+    def log_weight(self, t: Float[Tensor, "N S"], x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
+        """log p̃ dx/dt: piecewise linear inside, a rational change of variables outside."""
         tail = self.spread.log() - 2 * torch.log1p(-self._beyond(t))
         inside = (t >= 0) & (t <= 1)
-        log_jacobian = torch.where(inside, shrink - self.conditionals.proposal.log_prob(x), tail)
-        return self.conditionals.negative_energy(x) + log_jacobian
+        log_slope = torch.where(inside, self.ladder.slope(t).log(), tail)
+        return self.conditionals.negative_energy(x) + log_slope
 
-    def largest_mass(
-        self, t: Float[Tensor, "N S"], values: Float[Tensor, "N S"]
-    ) -> Float[Tensor, "N R"]:
-        """As seen so far, within the proposal's reach; the tails have panels of their own."""
-        inside = (t[:, :-1] >= 0) & (t[:, 1:] <= 1)
-        return t.diff(dim=-1) * values.amax(-1, keepdim=True) * inside
+    def measure(self, t: Float[Tensor, "N S"], x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
+        """One: the measure is length in t."""
+        return torch.ones_like(t)
+
+    def mass(self, start: Float[Tensor, " N"], end: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
+        """Length in t."""
+        return end - start
 
     @staticmethod
     def _beyond(t: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
@@ -249,7 +314,7 @@ class TailedChart:
 
     def select(self, index: Int[Tensor, " P"]) -> "TailedChart":
         """The charts of some conditionals."""
-        return TailedChart(self.conditionals.select(index), self.low[index], self.high[index])
+        return TailedChart(self.conditionals.select(index), self.ladder.select(index))
 
     def diverges(self) -> Bool[Tensor, " N"]:
         """Whether a tail's integral is infinite.

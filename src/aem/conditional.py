@@ -152,9 +152,12 @@ class Conditional:
         parts = zip(problem.split(chunk), start.split(chunk), end.split(chunk), strict=True)
         for p, a, b in parts:
             chart, t = self._cdf.chart.select(p), panel_nodes(a, b)
-            points.append(chart.point(t))
-            level = chart.log_integrand(t, chart.point(t)) - self._normalizer.log_z[p, None]
-            masses.append(level.exp() * (b - a)[:, None] * KRONROD.to(a.device))
+            x = chart.point(t)
+            level = chart.log_weight(t, x) - self._normalizer.log_z[p, None]
+            points.append(x)
+            masses.append(
+                level.exp() * chart.measure(t, x) * (b - a)[:, None] * KRONROD.to(a.device)
+            )
         return torch.cat(points), torch.cat(masses)
 
     @torch.no_grad()

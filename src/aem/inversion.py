@@ -1,8 +1,8 @@
 """CDFs and quantiles of conditionals, read off the panels their normalisers were computed with.
 
-Within a panel the 15 values determine a polynomial whose integral over the panel is the quadrature's
-own value. Its antiderivative is therefore a CDF that agrees with Z at the panels' ends, and neither
-`cdf` nor `icdf` evaluates an energy again; both are exact to the quadrature's tolerance.
+Within a panel the 15 values determine a polynomial; scaled to the panel's integral, its antiderivative
+is a CDF that agrees with Z at the panels' ends, and neither `cdf` nor `icdf` evaluates an energy
+again. Both are exact to the quadrature's tolerance, as kept panels resolve the density itself.
 """
 
 from dataclasses import dataclass
@@ -72,10 +72,12 @@ class PanelCDF:
     def _coefficients(self, panel: Int[Tensor, " Q"]) -> Float[Tensor, "Q S"]:
         """The polynomial on s ∈ [−1, 1] of each query's panel, as a share of Z."""
         panels = self.panels
-        half = 0.5 * (panels.end[panel] - panels.start[panel]) / self.total[panels.problem[panel]]
-        values = panels.values[panel] * half[:, None]
+        values = panels.weight[panel] * panels.measure[panel]
         coefficients: Tensor = values @ TO_COEFFICIENTS.T.to(values.device)
-        return coefficients
+        share = panels.integral[panel] / self.total[panels.problem[panel]]
+        # On [−1, 1] a polynomial integrates to twice its coefficient of degree 0.
+        tiny = torch.finfo(share.dtype).tiny
+        return coefficients * (share / (2 * coefficients[:, 0]).clamp_min(tiny))[:, None]
 
     def _panel(
         self, key: Float[Tensor, " P"], query: Float[Tensor, " Q"], problem: Int[Tensor, " Q"]

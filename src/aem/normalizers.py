@@ -6,12 +6,20 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from aem.charts import Chart, TailedChart, chart_for, doubt
+from aem.charts import Chart, TailedChart, chart_for, unresolved
 from aem.conditionals import Conditionals
 from aem.errors import AemError
-from aem.quadrature import NODES_PER_PANEL, Budget, Integrals, Panels, integrate, panel_nodes
+from aem.quadrature import (
+    NODES_PER_PANEL,
+    Budget,
+    Integrals,
+    Panels,
+    Samples,
+    integrate,
+    panel_nodes,
+)
 
-PANEL_BYTES = 1024  # a panel with its node values, several times over while panels are rearranged
+PANEL_BYTES = 2048  # a panel with its node values, several times over while panels are rearranged
 # Literal energies may be large everywhere; below this exp() is about to leave the normal numbers.
 SMALLEST_LOG = -600.0
 LARGEST_LOG = 300.0  # whose square is still a number
@@ -55,7 +63,7 @@ class Normalizer:
     nodes: Int[Tensor, " N"]
     converged: Bool[Tensor, " N"]
     chart: Chart
-    offset: Float[Tensor, " N"]  # the panels hold p̃ dx/dt times e^(−offset)
+    offset: Float[Tensor, " N"]  # the panels hold weights times e^(−offset)
     panels: Panels | None = None
 
 
@@ -76,23 +84,30 @@ def normalizer(
     keep_panels: bool = False,
 ) -> Normalizer:
     """log Z of a flat batch of conditionals (float64), each to `tolerance` nats."""
-    chart = chart_for(conditionals)
+    chart = chart_for(conditionals, settings.first_panels)
     divergent = torch.zeros_like(conditionals.projected[:, 0], dtype=torch.bool)
     if isinstance(chart, TailedChart):
         divergent = chart.diverges()
     overflown = torch.zeros_like(divergent)
-    edges = chart.edges(settings.first_panels)
+    edges = chart.edges()
     offset = _offsets(chart, edges, settings.budget(conditionals).chunk)
 
-    def integrand(problem: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+    def integrand(problem: Tensor, t: Tensor, start: Tensor, end: Tensor) -> Samples:
         own = chart.select(problem)
         x = own.point(t)
         # Nobody needs the numbers of a divergent problem: a constant ends it at once.
-        level = own.log_integrand(t, x) - offset[problem, None]
+        level = own.log_weight(t, x) - offset[problem, None]
         level = torch.where(divergent[problem, None], 0.0, level)
         overflown[problem[(level > LARGEST_LOG).any(-1)]] = True
-        values = level.clamp(max=LARGEST_LOG).exp()
-        return values, doubt(own, t, x, values).masked_fill(divergent[problem], 0.0)
+        mass = own.mass(start, end)
+        # The tails of a literal energy have panels of their own, and no frequency to go by.
+        doubtful = (start >= 0) & (end <= 1) & ~divergent[problem]
+        return Samples(
+            level.clamp(max=LARGEST_LOG).exp(),
+            own.measure(t, x),
+            mass,
+            mass * unresolved(own, x) * doubtful,
+        )
 
     integrals: Integrals = integrate(
         integrand,
@@ -100,6 +115,7 @@ def normalizer(
         tolerance=tolerance,
         edges=edges,
         budget=settings.budget(conditionals),
+        comparable=chart.comparable,
         keep_panels=keep_panels,
     )
     # log(Z ± e) stays within −log(1 − e/Z) of log Z; an error as large as Z bounds nothing.
@@ -116,10 +132,6 @@ def normalizer(
     )
 
 
-def _log_integrand(chart: Chart, t: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
-    return chart.log_integrand(t, chart.point(t))
-
-
 def _offsets(chart: Chart, edges: Float[Tensor, " E"], chunk: int) -> Float[Tensor, " N"]:
     """What to subtract from log integrands so that their exponentials are ordinary numbers.
 
@@ -129,10 +141,10 @@ def _offsets(chart: Chart, edges: Float[Tensor, " E"], chunk: int) -> Float[Tens
     if chart.conditionals.form == "relative":
         return edges.new_zeros(count)
     t = panel_nodes(edges[:-1], edges[1:]).reshape(-1)
-    parts = [
-        _log_integrand(chart.select(index), t.expand(len(index), -1)).amax(-1)
-        for index in torch.arange(count, device=edges.device).split(max(chunk // len(t), 1))
-    ]
+    parts = []
+    for index in torch.arange(count, device=edges.device).split(max(chunk // len(t), 1)):
+        own, places = chart.select(index), t.expand(len(index), -1)
+        parts.append(own.log_weight(places, own.point(places)).amax(-1))
     highest = torch.cat(parts) if parts else edges.new_zeros(0)
     return torch.where(highest < SMALLEST_LOG, highest, 0.0)
 

@@ -46,6 +46,9 @@ class Proposal(Protocol):
     def cdf(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
         """Probability of lying below each node."""
 
+    def sf(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
+        """Probability of lying above each node."""
+
     def icdf(self, u: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
         """Quantiles."""
 
@@ -94,6 +97,15 @@ class GaussianMixture:
         """Probability of lying below each node."""
         below = normal_cdf(self._standardise(x))
         return (self.log_weights.exp()[..., None, :] * below).sum(-1)
+
+    def sf(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
+        """Probability of lying above each node, with all its digits in the upper tail."""
+        above = normal_cdf(-self._standardise(x))
+        return (self.log_weights.exp()[..., None, :] * above).sum(-1)
+
+    def mirrored(self) -> "GaussianMixture":
+        """The distribution of −x."""
+        return GaussianMixture(self.log_weights, -self.locs, self.scales)
 
     def icdf(self, u: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
         """Quantiles, to the last bits of the type."""
@@ -163,6 +175,11 @@ class FixedUniform:
         """Probability of lying below each node."""
         low, high = self.low[..., None], self.high[..., None]
         return ((x - low) / (high - low)).clamp(0, 1)
+
+    def sf(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
+        """Probability of lying above each node."""
+        low, high = self.low[..., None], self.high[..., None]
+        return ((high - x) / (high - low)).clamp(0, 1)
 
     def icdf(self, u: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
         """Quantiles."""

@@ -1,11 +1,18 @@
 """Adaptive Gauss–Kronrod quadrature of many one-dimensional integrals at once.
 
-Each problem starts with the same panels. A panel is evaluated at 15 nodes and its error estimated
-from the function's components of high degree there (null rules): six numbers that all vanish for a
-resolved function and cannot all be small by accident, as the usual single difference of two rules
-can, above all where an energy wiggles faster than the nodes. What happens between a panel's end and
-its outermost node no rule sees; there the polynomials of neighbours must meet. A round halves the
-panels that err most: as few as leave the others with most of the variance the problem may have.
+An integral is that of a *weight* against a *measure* whose mass between any two points is known:
+∫ v dm. A panel's value is its mass times the mean weight at its 15 nodes, so a constant weight is
+integrated exactly however rough the measure, and only the weight's deviation from its mean,
+h = m (v − v̄), has to be resolved.
+
+Each problem starts with the same panels. A panel's error is estimated from h's components of high
+degree (null rules): six numbers that all vanish for a resolved function and cannot all be small by
+accident, as the usual single difference of two rules can, above all where an energy wiggles faster
+than the nodes. To that come the mass the nodes did not see, times the weight's range in the panel,
+and what may hide between nodes too far apart, of which the integrand itself must tell. What happens
+between a panel's end and its outermost node no rule sees; there the weights of neighbours must meet.
+A round halves the panels that err most: as few as leave the others with most of the variance the
+problem may have.
 
 Problems do not see each other: what is decided for one depends on its own numbers alone, so a row
 gets the same answer in any batch, order or chunk. That is also what bounds the memory: when the
@@ -77,15 +84,31 @@ END_VALUES = _end_values()
 BLIND = 0.5 * (1 - _HALF_NODES[0])  # share of a panel beyond its outermost node, at either end
 NODES_PER_PANEL = len(NODES)
 SAFETY = 3.0
+# What may hide between nodes is credited with this share of its mass, times the range of all weights
+# the problem has shown so far, which counts as at least this share of the largest one. Chosen, as the
+# safety, on trained models of the spirals and the diamond.
+IN_DOUBT = 0.2
+LEAST_RANGE = 0.05
 SPARED = 0.8  # share of the allowed variance that panels may keep in a round without being halved
 OCTAVES = 40  # how finely panels are ranked by variance: by powers of two
 
-Integrand = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+
+@dataclass(frozen=True)
+class Samples:
+    """What an integrand says of P panels, at 15 nodes each."""
+
+    weight: Float[Tensor, "P S"]
+    measure: Float[Tensor, "P S"]  # its density in t
+    mass: Float[Tensor, " P"]  # the measure of the whole panel
+    hidden: Float[Tensor, " P"]  # of that, how much may be unlike what the nodes show
+
+
+Integrand = Callable[[Tensor, Tensor, Tensor, Tensor], Samples]
 
 
 @dataclass(frozen=True)
 class Panels:
-    """Pieces of an interval, each belonging to a problem: values at the nodes, integral, variance.
+    """Pieces of an interval, each belonging to a problem: what was seen there and what it means.
 
     Sorted by problem, then by start.
     """
@@ -93,9 +116,12 @@ class Panels:
     problem: Int[Tensor, " P"]
     start: Float[Tensor, " P"]
     end: Float[Tensor, " P"]
-    values: Float[Tensor, "P S"]
+    weight: Float[Tensor, "P S"]
+    measure: Float[Tensor, "P S"]
     integral: Float[Tensor, " P"]
-    variance: Float[Tensor, " P"]
+    missed: Float[Tensor, " P"]  # mass the nodes did not see
+    hidden: Float[Tensor, " P"]  # mass that may be unlike what the nodes show
+    rough: Float[Tensor, " P"]  # variance, by the null rules
 
     def __len__(self) -> int:
         return len(self.problem)
@@ -103,10 +129,6 @@ class Panels:
     def take(self, which: Tensor) -> "Panels":
         """Some of the panels."""
         return Panels(*(getattr(self, f.name)[which] for f in fields(self)))
-
-    def nodes(self) -> Float[Tensor, "P S"]:
-        """Where each panel's function was evaluated."""
-        return panel_nodes(self.start, self.end)
 
     def sorted(self) -> "Panels":
         """In order."""
@@ -116,8 +138,8 @@ class Panels:
     @staticmethod
     def none(like: Tensor) -> "Panels":
         """No panels."""
-        empty = like.new_zeros(0)
-        return Panels(empty.long(), empty, empty, like.new_zeros(0, len(NODES)), empty, empty)
+        empty, nodes = like.new_zeros(0), like.new_zeros(0, len(NODES))
+        return Panels(empty.long(), empty, empty, nodes, nodes, empty, empty, empty, empty)
 
     @staticmethod
     def concatenate(parts: list["Panels"]) -> "Panels":
@@ -158,12 +180,32 @@ def evaluate_panels(
     """Integrate each panel by the 15-node rule, as many at a time as a chunk has nodes for."""
     size = max(chunk // NODES_PER_PANEL, 1)
     parts = zip(problem.split(size), start.split(size), end.split(size), strict=True)
-    evaluated = [integrand(p, panel_nodes(a, b)) for p, a, b in parts]
-    values, doubt = (torch.cat(column) for column in zip(*evaluated, strict=True))
+    return Panels.concatenate([_evaluate(integrand, p, a, b) for p, a, b in parts])
+
+
+def _evaluate(integrand: Integrand, problem: Tensor, start: Tensor, end: Tensor) -> Panels:
+    seen = integrand(problem, panel_nodes(start, end), start, end)
     half = 0.5 * (end - start)
-    shown = half.square() * (values @ NULL_RULES.to(start.device)).square().sum(-1)
-    variance = shown + doubt.square()
-    return Panels(problem, start, end, values, half * (values @ KRONROD.to(start.device)), variance)
+    kronrod = KRONROD.to(half.device)
+    seen_mass = half * (seen.measure @ kronrod)
+    # Nodes that see nothing of the measure speak for it all the same, each as much as the others.
+    blind = seen_mass < torch.finfo(seen_mass.dtype).tiny
+    mean = half * ((seen.measure * seen.weight) @ kronrod) / seen_mass
+    mean = torch.where(blind, seen.weight.mean(-1), mean)
+    deviation = seen.measure * (seen.weight - mean[:, None])
+    rough = half.square() * (deviation @ NULL_RULES.to(half.device)).square().sum(-1)
+    missed = (seen_mass - seen.mass).abs()
+    return Panels(
+        problem,
+        start,
+        end,
+        seen.weight,
+        seen.measure,
+        seen.mass * mean,
+        missed,
+        seen.hidden,
+        rough,
+    )
 
 
 def integrate(
@@ -173,13 +215,16 @@ def integrate(
     tolerance: float,
     edges: Float[Tensor, " E"],
     budget: Budget,
+    comparable: bool = True,
     keep_panels: bool = False,
 ) -> Integrals:
-    """Integrate N non-negative functions over the panels between the edges, to a relative tolerance.
+    """Integrate N non-negative weights over the panels between the edges, to a relative tolerance.
 
-    `integrand(problem [P], t [P, 15])` evaluates problem p's function at its row of nodes, and says
-    how far each panel may err whatever its nodes show (zero if nothing can hide between them). Panels
-    err independently, so their squared errors add up; `SAFETY` is what remains to be on the safe side.
+    `integrand(problem [P], t [P, 15], start [P], end [P])` tells what problem p's weight and measure
+    are on a panel. Panels err independently, so their squared errors add up; `SAFETY` is what remains
+    to be on the safe side. `comparable` says that weights all over a problem have one scale: what was
+    seen of them anywhere is then what may hide anywhere. Kept panels are refined until they hold not
+    only the integral but, as polynomials, the integrand.
     """
     value, core, error = (edges.new_zeros(problems) for _ in range(3))
     nodes = torch.zeros(problems, dtype=torch.long, device=edges.device)
@@ -187,7 +232,7 @@ def integrate(
 
     def evaluate(names: Tensor, local: Tensor, start: Tensor, end: Tensor) -> Panels:
         panels = evaluate_panels(
-            lambda p, t: integrand(names[p], t), local, start, end, budget.chunk
+            lambda p, t, a, b: integrand(names[p], t, a, b), local, start, end, budget.chunk
         )
         nodes.index_add_(0, names[local], torch.full_like(local, NODES_PER_PANEL))
         return panels
@@ -196,7 +241,7 @@ def integrate(
         """Finish the problems with these names, whose panels count them from zero."""
         while len(names):
             total = _totals(panels.problem, panels.integral, len(names))
-            errors = panels.variance + _seams(panels)
+            errors = _variances(panels, len(names), comparable, keep_panels)
             variance = _totals(panels.problem, errors, len(names))
             allowed = (tolerance * total / SAFETY).square()
             halve = _worst(panels.problem, errors, allowed)
@@ -233,15 +278,37 @@ def integrate(
     return Integrals(value, core, error, nodes, error <= tolerance * value, panels)
 
 
+def _variances(
+    panels: Panels, problems: int, comparable: bool, interpolating: bool
+) -> Float[Tensor, " P"]:
+    """The squared error of each panel's integral, all its sources together."""
+    low, high = panels.weight.aminmax(dim=-1)
+    own_range = high - low
+    hidden_range = high
+    if comparable:
+        least, most = (low.new_zeros(problems) for _ in range(2))
+        least = least.scatter_reduce(0, panels.problem, low, "amin", include_self=False)
+        most = most.scatter_reduce(0, panels.problem, high, "amax", include_self=False)
+        hidden_range = torch.maximum(most - least, LEAST_RANGE * most)[panels.problem]
+    doubtful = (IN_DOUBT * panels.hidden * hidden_range).square()
+    unseen = (panels.missed * (high if interpolating else own_range)).square()
+    return panels.rough + doubtful + unseen + _seams(panels)
+
+
 def _totals(problem: Tensor, amount: Tensor, problems: int) -> Tensor:
     return amount.new_zeros(problems).index_add_(0, problem, amount)
 
 
 def _seams(panels: Panels) -> Float[Tensor, " P"]:
     """Variance from jumps and kinks beyond the outermost nodes, where neighbours do not meet."""
-    at_start, at_end = (panels.values @ END_VALUES.to(panels.values.device)).unbind(-1)
+    at_start, at_end = (panels.weight @ END_VALUES.to(panels.weight.device)).unbind(-1)
     neighbours = panels.problem[1:] == panels.problem[:-1]
-    gap = neighbours * (at_start[1:] - at_end[:-1]).square()
+    jump = (at_start[1:] - at_end[:-1]).abs()
+    largest = panels.weight.amax(-1)  # an extrapolation may overshoot, a weight does not
+    jump = torch.minimum(jump, torch.maximum(largest[1:], largest[:-1]))
+    gap = (
+        neighbours * jump * torch.maximum(panels.measure[1:, 0], panels.measure[:-1, -1])
+    ).square()
     none = gap.new_zeros(1)
     gaps = torch.cat((none, gap)) + torch.cat((gap, none))
     return (BLIND * (panels.end - panels.start)).square() * gaps
