@@ -117,6 +117,9 @@ def test_saved_files_are_scored_again_elsewhere(
     assert run(monkeypatch, again, *TINY, *few, vae, prior.format(first)) == 0
     assert numbers(again) == numbers(first)
     assert "kde" not in numbers(again)
+    held_out = "evaluation.split=validation"
+    assert run(monkeypatch, again, *TINY, *few, vae, prior.format(first), held_out) == 0
+    assert numbers(again)["gaussian"] != numbers(first)["gaussian"]
     capsys.readouterr()
 
     # A prior of another run, another number of latents, and a stage that changed under a prior.

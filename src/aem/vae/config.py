@@ -99,8 +99,9 @@ class PriorConfig:
 class EvaluationConfig:
     """How the bounds are computed. A number of images of 0 leaves that score out."""
 
+    split: Literal["test", "validation"] = "test"  # validation, to choose between settings
     samples: int = 50  # latents an image, for every bound
-    images: int = 10_000  # of the test set: Gaussian prior and proposal
+    images: int = 10_000  # of the split: Gaussian prior and proposal
     importance_images: int = 10_000
     importance_samples: int = 1_000  # as published
     kde_images: int = 10_000

@@ -1,4 +1,4 @@
-"""The paper's table 2: ELBO and importance-weighted bound of test images under every prior.
+"""The paper's table 2: ELBO and importance-weighted bound of images under every prior.
 
 The latents are drawn once and every prior scores the same ones; a prior that takes long may score
 fewer images, and is then compared with the proposal on these. Errors are carried along: if each log
@@ -40,7 +40,7 @@ from aem.vae.priors import (
     standard_normal,
 )
 
-TEST_SEED = 2  # of the test images' binarisation
+TEST_SEED = 2  # of the scored images' binarisation
 MEMORY = {"cpu": 2**26, "cuda": 2**32}  # bytes importance sampling and AEM-KDE may work with
 QUADRATURE_MEMORY = {"cpu": 2**28, "cuda": 2**34}
 BASELINE = "proposal"
@@ -149,7 +149,8 @@ class Evaluation:
             self.draws = self._draw()
 
     def _draw(self) -> Draws:
-        x = fixed_binarisation(self.images.test, TEST_SEED)[: self.config.images, None]
+        split = self.images.test if self.config.split == "test" else self.images.validation
+        x = fixed_binarisation(split, TEST_SEED)[: self.config.images, None]
         generator = torch.Generator(x.device).manual_seed(self.config.seed)
         watch = _counter(self.report, "drawing latents", len(x))
         return draw_posterior(self.vae, x, self.config.samples, generator, watch)
