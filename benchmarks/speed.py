@@ -105,7 +105,7 @@ class Bench:
         together = 10 if self.device.type == "cuda" and part in ("step", "scaling") else 1
         seconds = EACH[self.device.type][part]
         return (
-            Effort(seconds / 6, 5, 3, together) if self.quick else Effort(seconds, 300, 3, together)
+            Effort(seconds / 3, 5, 3, together) if self.quick else Effort(seconds, 300, 3, together)
         )
 
     def step(self, contender: Contender) -> dict[str, Any]:
@@ -132,7 +132,7 @@ class Bench:
         chosen = rows_for(
             lambda count: contender.score(rows[:count]),
             self.device,
-            seconds=effort.seconds / 3,
+            seconds=effort.seconds / 2,
             first=FIRST_ROWS[kind],
             most=MOST_ROWS[kind],
         )
@@ -152,7 +152,7 @@ class Bench:
         rows = rows_for(
             contender.sample,
             self.device,
-            seconds=effort.seconds / 3,
+            seconds=effort.seconds / 2,
             first=16 * FIRST_ROWS[kind],
             most=MOST_ROWS[kind],
         )
