@@ -58,7 +58,7 @@ def ours(name: str, folder: Path, settings: list[str]) -> tuple[dict[str, Any], 
         "test_proposal_mean": metrics["test"]["proposal"]["mean"],
         "steps": metrics["steps"],
         "seconds": metrics["seconds"],
-        "device": metrics["device"],
+        "device": metrics["training"][0]["device"],
         "settings": metrics["config"],
     }
 

@@ -145,7 +145,7 @@ def test_a_finished_model_is_not_trained_again(
 
 def test_time_can_run_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "run"
-    monkeypatch.setattr("aem.tabular.scorer.ENERGIES", {"cpu": 24_000})  # three rows at a time
+    monkeypatch.setattr("aem.tabular.scorer.ENERGIES", {"cpu": 96_000})  # three rows at a time
     assert run(monkeypatch, out, "evaluate.seconds=1e-9", flags="--quiet") == 0
     first = metrics(out)["test"]["quadrature"]
     assert first["rows"] == 3

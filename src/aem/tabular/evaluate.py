@@ -79,7 +79,7 @@ class Evaluator:
         def score(what: str, compute: Any, count: int, nodes: int, **own: Any) -> Columns:
             return accumulate(
                 self.folder / f"{name}-{what}.safetensors",
-                {**split, "device": scorer.device.type, **own},
+                {**split, **own},
                 rows[: min(count, limit) if what != "proposal" else None].double(),
                 compute,
                 block=scorer.block(nodes),

@@ -13,6 +13,7 @@ from aem.ensemble import Member
 from aem.errors import AemError
 from aem.io import load_model, model_information, read_tensors, save_model
 from aem.model import AEM
+from aem.provenance import device_name
 from aem.tabular.config import TableConfig
 from aem.training.checkpoint import settings as training_settings
 from aem.training.loop import choose_device, fit
@@ -59,6 +60,7 @@ def train_member(
     training = {
         "steps": progress.step,
         "seconds": round(progress.seconds, 2),
+        "device": device_name(device),
         "best_step": progress.best_step,
         "best_validation_log_prob": progress.best_score,
         "history": progress.history,

@@ -20,7 +20,7 @@ from aem.tabular.kept import Columns
 MEMORY = {"cpu": 2**28, "cuda": 2**32}  # bytes a score may work with
 # Energies between two looks at the clock: about a second's worth.
 ENERGIES = {"cpu": 2**20, "cuda": 2**25}
-QUADRATURE_NODES = 1000  # a conditional, for want of knowing
+QUADRATURE_NODES = 4000  # a conditional, for want of knowing; sharp energies need as many
 
 
 class Scorer:
