@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from aem.commands import data, evaluate, reproduce
+from aem.commands import data, evaluate, fit, reproduce, sample, score
 from aem.errors import AemError
 
 app = typer.Typer(
@@ -12,6 +12,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Autoregressive energy machines: densities that are normalised and know their error.",
 )
+app.command(epilog=fit.EPILOG)(fit.fit)
+app.command(epilog=score.EPILOG)(score.score)
+app.command(epilog=sample.EPILOG)(sample.sample)
 app.add_typer(reproduce.app, name="reproduce")
 app.add_typer(data.app, name="data")
 app.command()(evaluate.evaluate)

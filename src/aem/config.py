@@ -34,12 +34,14 @@ class ModelConfig:
     energy_activation: Literal["relu", "tanh"] = "relu"
     energy_dropout: float = 0.0
     # proposal
-    proposal: Literal["mixture", "uniform"] = "mixture"
+    proposal: Literal["mixture", "anchored", "uniform"] = "mixture"
     components: int = 10
     min_scale: float = 1e-3
     bounds: tuple[tuple[float, float], ...] = ()  # uniform proposal: (low, high) a column
     # Fourier features of each scalar, 0 for none; their frequencies come from the data
     frequencies: int = 8
+    # (origin, step) a column: values lie on origin + step · k, a step of zero means anywhere
+    lattice: tuple[tuple[float, float], ...] = ()
 
     def __post_init__(self) -> None:
         _require_positive(self, "hidden", "gamma", "energy_hidden", "components", "min_scale")

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from aem.anchored import AnchoredHead
 from aem.conditionals import Conditionals
 from aem.config import ModelConfig
 from aem.distribution import AEMDistribution
@@ -31,6 +32,8 @@ class AEM(nn.Module):
     scale: Tensor
     context_shift: Tensor
     context_scale: Tensor
+    origins: Tensor
+    steps: Tensor
 
     def __init__(
         self,
@@ -59,6 +62,11 @@ class AEM(nn.Module):
         self.register_buffer(
             "context_scale", torch.ones(q) if context_scale is None else context_scale
         )
+        if config.lattice and len(config.lattice) != d:
+            raise AemError(f"{len(config.lattice)} steps for {d} features")
+        lattice = torch.tensor(config.lattice or ((0.0, 0.0),) * d)
+        self.register_buffer("origins", lattice[:, 0], persistent=False)
+        self.register_buffer("steps", lattice[:, 1], persistent=False)
         if frequencies is None:
             frequencies = torch.zeros(d, config.frequencies)
         self.embedding = FourierFeatures(frequencies)
@@ -83,9 +91,16 @@ class AEM(nn.Module):
         with torch.no_grad():
             bias = self.arnn.final.bias.view(d, -1)
             bias[:, : self.head.size] += self.head.initial_bias()
+            if isinstance(self.head, AnchoredHead):
+                # Exactly the anchor at first: nothing changed, and a flat energy.
+                self.arnn.final.weight.view(d, self.arnn.outputs, -1)[:, : self.head.size] = 0
+                bias[:, : self.head.size] = 0
+                self.energy.final.weight.zero_()
 
-    def _make_head(self) -> MixtureHead | UniformHead:
+    def _make_head(self) -> MixtureHead | AnchoredHead | UniformHead:
         config = self.config
+        if config.proposal == "anchored":
+            return AnchoredHead(config.features, config.components, config.min_scale)
         if config.proposal == "mixture":
             return MixtureHead(config.components, config.min_scale)
         if len(config.bounds) != config.features:
@@ -148,14 +163,33 @@ class AEM(nn.Module):
         self, z: Float[Tensor, "B D"], context: Float[Tensor, "B Q"] | None = None
     ) -> Conditionals:
         """All D conditionals of standardised rows, in one pass of the ARNN."""
-        return self.interpret(self.arnn(z, context))
+        past = self.snap(z)
+        return self.interpret(self.arnn(past, context), past)
 
-    def interpret(self, outputs: Float[Tensor, "*B O"], feature: int | None = None) -> Conditionals:
+    def snap(self, z: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        """Standardised rows with discrete columns at the value they stand for, as they are read.
+
+        A discrete column's density is spread over cells one step wide; where in its cell a value
+        lies must tell nothing about the columns after it.
+        """
+        if not self.config.lattice:
+            return z
+        x = self.shift + self.scale * z
+        value = self.origins + self.steps * ((x - self.origins) / self.steps).round()
+        return torch.where(self.steps > 0, ((value - self.shift) / self.scale).to(z.dtype), z)
+
+    def interpret(
+        self,
+        outputs: Float[Tensor, "*B O"],
+        past: Float[Tensor, "*C N"],
+        feature: int | None = None,
+    ) -> Conditionals:
         """ARNN outputs [..., D, O], or those of one feature [..., O], as conditionals."""
         phi, gamma = outputs.split((self.head.size, self.config.gamma), -1)
         frequencies = self.embedding.frequencies
+        anchored = isinstance(self.head, AnchoredHead)
         return Conditionals(
-            self.head(phi, feature),
+            self.head(phi, feature, past) if anchored else self.head(phi, feature),
             self.energy.project(gamma),
             frequencies if feature is None else frequencies[feature],
             self.energy,
@@ -183,11 +217,16 @@ class ConditionalSequence:
     def __init__(self, model: AEM, rows: int, context: Tensor | None) -> None:
         self.model = model
         self.state = IncrementalResMADE(model.arnn, rows, context)
+        self.past = model.shift.new_zeros(rows, model.config.features)
 
     def next(self) -> Conditionals:
         """The conditional of the next feature for every row: batch shape [B]."""
-        return self.model.interpret(self.state.outputs(), self.state.known).flatten()
+        known = self.state.known
+        return self.model.interpret(self.state.outputs(), self.past[:, :known], known).flatten()
 
     def push(self, z: Float[Tensor, " B"]) -> None:
         """Fix the next feature."""
-        self.state.push(z)
+        known = self.state.known
+        self.past[:, known] = z
+        self.past = self.model.snap(self.past)
+        self.state.push(self.past[:, known])

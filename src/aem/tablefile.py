@@ -31,15 +31,16 @@ def read_table(path: str | Path, columns: Sequence[str] = ()) -> NDArray[np.floa
     alone. A file without names must have exactly that many columns.
     """
     path = Path(path)
-    table = _pick(_read(path), columns, path)
+    table = _pick(read_raw(path), columns, path)
     names = table.names or list(columns) or [str(i) for i in range(len(table.columns))]
     if not table.columns or len(table.columns[0]) == 0:
         raise AemError(f"{path} has no rows")
-    numbers = [_numbers(c, n, path) for c, n in zip(table.columns, names, strict=True)]
+    numbers = [column_numbers(c, n, path) for c, n in zip(table.columns, names, strict=True)]
     return check_table(np.stack(numbers, axis=1), columns=names, what=f"data in {path}")
 
 
-def _read(path: Path) -> RawTable:
+def read_raw(path: Path) -> RawTable:
+    """What a file holds, whatever it is, or one sentence that says why it cannot be read."""
     kind = path.suffix.lower()
     if kind not in KINDS:
         raise AemError(f"{path} is none of the kinds of table aem reads: {', '.join(KINDS)}")
@@ -120,7 +121,15 @@ def _pick(table: RawTable, columns: Sequence[str], path: Path) -> RawTable:
     return RawTable(table.columns, table.names)
 
 
-def _numbers(column: pa.ChunkedArray, name: str, path: Path) -> NDArray[np.float64]:
+def is_numeric(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds numbers, as one of nothing but gaps may."""
+    types = pa.types
+    numbers = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
+    return bool(numbers or types.is_boolean(kind) or types.is_null(kind))
+
+
+def column_numbers(column: pa.ChunkedArray, name: str, path: Path | str) -> NDArray[np.float64]:
+    """A column as float64, or one sentence that says why it is none."""
     kind = column.type
     if pa.types.is_boolean(kind) or pa.types.is_decimal(kind):
         column = column.cast(pa.float64())

@@ -1,0 +1,95 @@
+"""A proposal anchored to a Gaussian mixture of all columns.
+
+Given x_<d, the joint mixture's own conditional is again a mixture of K Gaussians: component k has
+the weight its Gaussian gives to x_<d and, in x_d, a mean that is linear in x_<d. A network shifts
+logits, means and log scales of that, by bounded amounts and by nothing at first. So training starts
+at the joint mixture and cannot lose its tails: the last component, the wide one, stays as it is.
+"""
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from aem.nn.features import REACH
+from aem.proposals import GaussianMixture
+
+if TYPE_CHECKING:
+    from aem.joint import JointMixture
+
+# The most a network may change a component: nats of its logit, its own deviations, nats of its scale.
+MOST_LOGIT, MOST_SHIFT, MOST_STRETCH = 6.0, 4.0, 2.0
+
+
+class AnchoredHead(torch.nn.Module):
+    """φ [*B, 3K] and the past → a mixture near the joint mixture's conditional."""
+
+    log_weights: Tensor
+    means: Tensor
+    unfactors: Tensor
+
+    def __init__(self, features: int, components: int, min_scale: float) -> None:
+        super().__init__()
+        self.components, self.min_scale = components, min_scale
+        self.size = 3 * components
+        self.register_buffer("log_weights", torch.full((components,), -math.log(components)))
+        self.register_buffer("means", torch.zeros(components, features))
+        # Inverse Cholesky factors: A (x − μ) is white.
+        self.register_buffer("unfactors", torch.eye(features).repeat(components, 1, 1))
+
+    def anchor(self, joint: "JointMixture") -> None:
+        """Start from this mixture of standardised columns."""
+        self.log_weights.copy_(torch.from_numpy(joint.log_weights))
+        self.means.copy_(torch.from_numpy(joint.means))
+        self.unfactors.copy_(torch.linalg.inv(torch.from_numpy(joint.factors)).tril())
+
+    def initial_bias(self) -> Float[Tensor, " P"]:
+        """Nothing is changed at first."""
+        return torch.zeros(self.size)
+
+    def forward(
+        self, phi: Float[Tensor, "*B P"], feature: int | None, past: Float[Tensor, "*B N"]
+    ) -> GaussianMixture:
+        """Of all D features given rows [*B, D], or of one given the columns before it."""
+        phi = phi.to(torch.promote_types(phi.dtype, torch.float32))
+        past = past.to(phi.dtype).clamp(-REACH, REACH)
+        if feature is None:
+            logits, locs, scales = self._all(past)
+        else:
+            logits, locs, scales = self._one(past, feature)
+        logit, shift, stretch = phi.split(self.components, -1)
+        free = torch.ones(self.components, dtype=phi.dtype, device=phi.device)
+        free[-1] = 0
+        return GaussianMixture(
+            logits + free * _bounded(logit, MOST_LOGIT),
+            locs + scales * free * _bounded(shift, MOST_SHIFT),
+            (scales * (free * _bounded(stretch, MOST_STRETCH)).exp()).clamp_min(self.min_scale),
+        )
+
+    def _all(self, z: Float[Tensor, "*B D"]) -> tuple[Tensor, Tensor, Tensor]:
+        """Logits and means [*B, D, K] and scales [D, K] of every conditional."""
+        from_mean = z[..., None, :] - self.means
+        diagonal = self.unfactors.diagonal(dim1=-2, dim2=-1)
+        by_past = torch.einsum("kij,...kj->...ki", self.unfactors.tril(-1), from_mean)
+        white = by_past + diagonal * from_mean
+        terms = diagonal.log() - 0.5 * white.square()
+        # What each column says about the component counts for the columns after it.
+        logits = self.log_weights[:, None] + terms.cumsum(-1) - terms
+        locs = self.means - by_past / diagonal
+        return logits.transpose(-1, -2), locs.transpose(-1, -2), 1 / diagonal.T
+
+    def _one(self, past: Float[Tensor, "*B N"], feature: int) -> tuple[Tensor, Tensor, Tensor]:
+        """The same [*B, K] for one feature, from the columns before it."""
+        from_mean = past[..., None, :feature] - self.means[:, :feature]
+        factors = self.unfactors[:, :feature, :feature]
+        white = torch.einsum("kij,...kj->...ki", factors, from_mean)
+        known = factors.diagonal(dim1=-2, dim2=-1).log() - 0.5 * white.square()
+        own = self.unfactors[:, feature, feature]
+        by_past = torch.einsum("kj,...kj->...k", self.unfactors[:, feature, :feature], from_mean)
+        return self.log_weights + known.sum(-1), self.means[:, feature] - by_past / own, 1 / own
+
+
+def _bounded(x: Tensor, most: float) -> Tensor:
+    return most * torch.tanh(x / most)

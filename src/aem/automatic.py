@@ -1,0 +1,241 @@
+"""Settings from data: what a table's rows and columns say about the model that fits it.
+
+A fit has two parts. First a Gaussian mixture of all columns, by expectation maximisation: its size
+and how much its components share are chosen on rows it has not seen. It becomes the anchor of the
+proposals. Then the networks, which learn what the mixture misses and stop when held-out rows no
+longer gain; where they gain nothing at all, the mixture alone stays. Tables too small to train a
+network on get the mixture at once, pooled over several starts, because that is better still.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from aem.anchored import AnchoredHead
+from aem.config import ModelConfig, TrainConfig, to_mapping
+from aem.discrete import Discrete, dequantise, lattice, recognise
+from aem.errors import AemError
+from aem.joint import JointMixture, fit_mixture
+from aem.model import AEM
+from aem.table import check_table
+from aem.training.loop import choose_device, fit, validation_scores
+
+Array = NDArray[np.float64]
+Report = Callable[[str, int, int], None]  # what is being done, done, in all
+
+FEWEST_ROWS_TO_TRAIN = 1000  # below, held-out rows judged every network worse than the mixture
+HELD_OUT = 10  # one row in this many decides when to stop
+FOLDS = 4  # small tables choose their mixture by cross-validation
+POOLED = 64  # components of several starts together
+MOST_STARTS = 8
+DRAWS = 8  # of every discrete value from its cell: a network must not learn one draw by heart
+MOST_DRAWN_ROWS = 200_000
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the user may set; None leaves it to the data."""
+
+    components: int | None = None
+    hidden: int | None = None
+    steps: int | None = None
+    batch_size: int | None = None
+    learning_rate: float | None = None
+    dropout: float | None = None
+    weight_decay: float | None = None
+    frequencies: int | None = None
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A model, its discrete columns, and how it came about as JSON can hold it."""
+
+    model: AEM
+    discrete: tuple[Discrete, ...]
+    about: dict[str, Any]
+
+
+def silent(what: str, done: int, total: int) -> None:
+    """Report nothing."""
+
+
+def fit_table(
+    x: Array,
+    columns: Sequence[str],
+    *,
+    settings: Settings | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    report: Report = silent,
+    quiet: bool = True,
+) -> Fitted:
+    """Fit a model to the rows of a table without being told how."""
+    settings = settings or Settings()
+    columns = list(columns)
+    x = check_table(x, columns=columns)
+    refuse_extreme(x, columns)
+    rng = np.random.default_rng(seed)
+    discrete = recognise(x, columns)
+    model_config, train_config = choose(x, settings, seed, device)
+    trains = train_config is not None
+    held_out = rng.permutation(len(x)) < (max(len(x) // HELD_OUT, 1) if trains else 0)
+    spread = dequantise(x, columns, discrete, rng)
+    check_table(spread, columns=columns, for_fitting=True)
+    train, validation = spread[~held_out], spread[held_out]
+    shift, scale = train.mean(0), train.std(0)
+    z, unseen = (train - shift) / scale, (validation - shift) / scale
+    joint, chosen = choose_mixture(z, unseen if trains else None, settings.components, seed, report)
+    model_config = replace(
+        model_config,
+        components=len(joint.log_weights),
+        lattice=lattice(columns, discrete),
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = AEM.for_data(model_config, train, columns=columns)
+    if not isinstance(model.head, AnchoredHead):
+        raise TypeError("an automatic model has an anchored proposal")
+    model.head.anchor(joint)
+    about: dict[str, Any] = {
+        "rows": len(x),
+        "seed": seed,
+        "mixture": chosen,
+        "discrete": [column.as_record() for column in discrete],
+        "network": None,
+    }
+    if train_config is None:
+        return Fitted(model.eval(), tuple(discrete), about)
+    draws = min(DRAWS, max(MOST_DRAWN_ROWS // len(train), 1)) if discrete else 1
+    many = [train] + [
+        dequantise(train, columns, discrete, rng) for _ in range(draws - 1)
+    ]  # in its cell each value is drawn anew
+    about["network"] = _train(model, np.concatenate(many), validation, train_config, quiet)
+    return Fitted(model, tuple(discrete), about)
+
+
+def refuse_extreme(x: Array, columns: Sequence[str]) -> None:
+    """Say which column has values that single precision, in which a model computes, cannot hold."""
+    largest = np.abs(x).max(axis=0, initial=0.0)
+    extreme = np.flatnonzero(largest >= 0.1 * np.finfo(np.float32).max)
+    if len(extreme):
+        d = int(extreme[0])
+        raise AemError(
+            f"column '{columns[d]}' of the data has a value of {largest[d]:.3g}, too extreme to "
+            "compute with"
+        )
+
+
+def choose(
+    x: Array, settings: Settings, seed: int, device: str
+) -> tuple[ModelConfig, TrainConfig | None]:
+    """Sizes of the networks and how to train them; no training for a table too small for it."""
+    rows, columns = x.shape
+
+    def given(name: str, otherwise: float) -> Any:
+        value = getattr(settings, name)
+        return otherwise if value is None else value
+
+    steps = given("steps", 0 if rows < FEWEST_ROWS_TO_TRAIN else _steps(rows, columns))
+    hidden = max(given("hidden", 128 if columns * rows < 50_000 else 192), columns)
+    model = ModelConfig(
+        hidden=hidden if steps else max(16, columns),
+        blocks=2,
+        dropout=given("dropout", 0.1 if rows > 30_000 else 0.2),
+        gamma=32 if steps else 1,
+        energy_hidden=48 if steps else 1,
+        energy_blocks=1 if steps else 0,
+        proposal="anchored",
+        min_scale=1e-3,
+        frequencies=given("frequencies", min(max(round(math.log2(rows / 250)), 2), 8))
+        if steps
+        else 0,
+    )
+    if not steps:
+        return model, None
+    train = TrainConfig(
+        steps=steps,
+        batch_size=given("batch_size", 256),
+        learning_rate=given("learning_rate", 1e-3),
+        weight_decay=given("weight_decay", 0.01),
+        nodes=16,
+        averaging=0.99 if steps < 2000 else 0.995,
+        validate_every=max(steps // 40, 1),
+        patience=8,
+        seed=seed,
+        device=device,
+    )
+    return model, train
+
+
+def _steps(rows: int, columns: int) -> int:
+    """Enough to pass over the rows about a hundred times, as far as minutes allow."""
+    affordable = 40_000 / max(columns, 4)
+    return int(min(max(rows * 100 / 256, 300), affordable))
+
+
+def choose_mixture(
+    z: Array, unseen: Array | None, components: int | None, seed: int, report: Report
+) -> tuple[JointMixture, dict[str, Any]]:
+    """The mixture whose size and sharing suit held-out rows best, and what was chosen.
+
+    Without held-out rows they come from cross-validation, and all rows fit the mixture that is kept.
+    """
+    rows, columns = z.shape
+    sizes = [components] if components else [k for k in (1, 2, 4, 8, 16, 32, 48) if 4 * k <= rows]
+    folds = [(z, unseen)] if unseen is not None else _folds(z, seed)
+    best = (-math.inf, 1, 0.0)
+    for done, size in enumerate(sizes):
+        tried = []
+        for prior in (0.2 * columns, columns, 4.0 * columns):
+            scores = [
+                fit_mixture(a, size, prior, seed).with_wide_component(a).log_prob(b).mean()
+                for a, b in folds
+            ]
+            tried.append((float(np.mean(scores)), size, prior))
+            if len(tried) > 1 and tried[-1][0] < tried[-2][0]:
+                break  # the more is shared, the worse
+        report("mixture", done + 1, len(sizes))
+        if max(tried)[0] < best[0]:
+            break  # the more components, the worse
+        best = max(best, *tried)
+    score, size, prior = best
+    starts = min(max(POOLED // size, 1), MOST_STARTS)
+    mixtures = [fit_mixture(z, size, prior, seed + start) for start in range(starts)]
+    joint = JointMixture.pooled(mixtures).with_wide_component(z)
+    return joint, {"components": size, "prior_rows": prior, "starts": starts, "score": score}
+
+
+def _folds(z: Array, seed: int) -> list[tuple[Array, Array]]:
+    fold = np.random.default_rng(seed).permutation(len(z)) % FOLDS
+    return [(z[fold != f], z[fold == f]) for f in range(FOLDS)]
+
+
+def _train(
+    model: AEM, train: Array, validation: Array, config: TrainConfig, quiet: bool
+) -> dict[str, Any]:
+    """Train the networks; keep them only if held-out rows gain."""
+    device = choose_device(config.device)
+    model.to(device).eval()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    shift, scale = model.shift.double().cpu().numpy(), model.scale.double().cpu().numpy()
+    z = torch.from_numpy((validation - shift) / scale).to(device, model.shift.dtype)
+    alone, _ = validation_scores(model, z, None)
+    progress = fit(model, train, validation, config, quiet=quiet)
+    if not progress.best_score > alone:
+        model.load_state_dict(before)
+    model.eval()
+    return {
+        "train": to_mapping(config),
+        "steps": progress.step,
+        "best_step": progress.best_step,
+        "seconds": round(progress.seconds, 2),
+        "validation_log_prob": progress.best_score,
+        "mixture_validation_log_prob": alone,
+        "kept": bool(progress.best_score > alone),
+        "history": progress.history,
+    }

@@ -1,0 +1,187 @@
+"""Columns whose values are counted rather than measured: found, spread over cells, put back.
+
+A density means nothing at values that repeat: it could grow without bound there. Such a column is
+dequantised: each value v stands for the cell of one step around it, [v − step/2, v + step/2), the
+model is fitted to values drawn evenly from the cells, and what is reported for v is the probability
+of its cell divided by the step. That is a log density in the units of the data like any other
+column's; add log(step) for the log probability of the value itself. For whole numbers the step is
+usually one, and the two are the same.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from aem.conditionals import Conditionals
+from aem.model import AEM
+from aem.nn.features import HIGHEST_FREQUENCY
+from aem.quadrature import KRONROD, NODES
+
+Array = NDArray[np.float64]
+
+REPEATED = 20  # rows a distinct value, on average, that make a column of any numbers discrete
+SAME = 1e-9  # of the range: closer values differ by rounding alone
+ON_GRID = 1e-4  # of a step: how exactly values must be multiples of it
+# A comb this fine compared with the deviation is beyond what a network can see.
+FINEST = 2 * math.pi / HIGHEST_FREQUENCY
+# Panels of 15 nodes a cell is integrated with: one for so many radians of the highest frequency.
+PHASE = 6.0
+FEWEST_PANELS, MOST_PANELS = 4, 64
+NODES_AT_A_TIME = 2**18
+
+
+@dataclass(frozen=True)
+class Discrete:
+    """One discrete column: values are origin + step · k."""
+
+    column: str
+    origin: float
+    step: float
+    why: str
+    values: tuple[float, ...] = ()  # those of a column that has no common step
+
+    def as_record(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return {k: v for k, v in asdict(self).items() if k != "values" or v}
+
+    def centre(self, x: Array) -> Array:
+        """The middle of the cell each value lies in."""
+        return self.origin + self.step * np.floor((x - self.origin) / self.step + 0.5)
+
+    def restore(self, x: Array) -> Array:
+        """What a draw from a cell stands for."""
+        if not self.values:
+            return self.centre(x)
+        known = np.array(self.values)
+        nearest: Array = known[np.abs(x[:, None] - known).argmin(1)]
+        return nearest
+
+
+def recognise(x: Array, columns: Sequence[str]) -> list[Discrete]:
+    """The discrete columns of a table."""
+    found = (_look_at(x[:, d], name) for d, name in enumerate(columns))
+    return [column for column in found if column is not None]
+
+
+def _look_at(x: Array, name: str) -> Discrete | None:
+    values = np.unique(x)
+    low, spread = float(values[0]), float(values[-1] - values[0])
+    if not np.isfinite(spread):
+        return None
+    whole = bool((values == np.round(values)).all()) and float(np.abs(values).max()) < 2**53
+    if len(values) == 1:
+        return Discrete(name, low, 1.0 if whole else _decimal_step(low), "a single value")
+    gaps = np.diff(values)
+    gaps = gaps[gaps > SAME * spread]
+    if whole:
+        step = float(math.gcd(*(int(gap) for gap in gaps)))
+        if step < FINEST * x.std():
+            return None
+        return Discrete(name, low, step, "whole numbers")
+    distinct = len(gaps) + 1
+    if distinct > max(2, len(x) / REPEATED):
+        return None
+    step, regular = _common_step(gaps)
+    if step < FINEST * x.std():
+        return None
+    why = f"{distinct} distinct values in {len(x):,} rows"
+    return Discrete(name, low, step, why, () if regular else tuple(map(float, values)))
+
+
+def _decimal_step(value: float) -> float:
+    """The last decimal place a number is written with."""
+    for places in range(1, 12):
+        if round(value, places) == value:
+            return 10.0**-places
+    return abs(value) * 1e-6
+
+
+def _common_step(gaps: Array) -> tuple[float, bool]:
+    """The largest step all gaps are multiples of; without any, the smallest gap."""
+    smallest = float(gaps.min())
+
+    def divisor(a: float, b: float) -> float:
+        while b > ON_GRID * smallest:
+            a, b = b, a % b
+            if a - b < ON_GRID * smallest:  # a remainder just below the divisor is rounding too
+                b = 0.0
+        return a
+
+    step = reduce(divisor, sorted(map(float, gaps)))
+    # The smallest gap measures its multiple of the step best.
+    step = smallest / max(round(smallest / step), 1)
+    multiples = gaps / step
+    regular = step > 0.01 * smallest and bool(
+        (np.abs(multiples - np.round(multiples)) < 100 * ON_GRID).all()
+    )
+    return (step, True) if regular else (smallest, False)
+
+
+def lattice(
+    columns: Sequence[str], discrete: Sequence[Discrete]
+) -> tuple[tuple[float, float], ...]:
+    """(origin, step) of every column for a model's configuration; empty if none is discrete."""
+    if not discrete:
+        return ()
+    found = {column.column: (column.origin, column.step) for column in discrete}
+    return tuple(found.get(name, (0.0, 0.0)) for name in columns)
+
+
+def dequantise(
+    x: Array, columns: Sequence[str], discrete: Sequence[Discrete], rng: np.random.Generator
+) -> Array:
+    """Rows with every discrete value drawn evenly from its cell."""
+    x = x.copy()
+    for column in discrete:
+        d = columns.index(column.column)
+        x[:, d] = column.centre(x[:, d]) + column.step * (rng.random(len(x)) - 0.5)
+    return x
+
+
+@torch.no_grad()
+def log_cell_density(
+    model: AEM, rows: Float[Tensor, "B D"], log_z: Float[Tensor, "B D"]
+) -> dict[int, Float[Tensor, " B"]]:
+    """For each discrete column, log(P(cell) / step) of rows, given a float64 model's normalisers.
+
+    The density is integrated over the cell itself: a difference of two values of the CDF would lose
+    every digit in the tails.
+    """
+    z = model.standardise(rows)
+    flat = model.conditionals(z).flatten()
+    index = torch.arange(len(rows), device=rows.device) * rows.shape[1]
+    result = {}
+    for d, (origin, step) in enumerate(model.config.lattice):
+        if step:
+            low = origin + step * (torch.floor((rows[:, d] - origin) / step + 0.5) - 0.5)
+            low = (low - model.shift[d]) / model.scale[d]
+            width = step / float(model.scale[d])
+            mass = _log_mass(flat.select(index + d), low, width)
+            result[d] = mass - log_z[:, d] - math.log(step)
+    return result
+
+
+def _log_mass(
+    conditionals: Conditionals, low: Float[Tensor, " B"], width: float
+) -> Float[Tensor, " B"]:
+    """log of the integral of p̃ over [low, low + width), by as many nodes as its frequencies need."""
+    highest = float(conditionals.frequencies.max()) if conditionals.frequencies.numel() else 0.0
+    panels = min(max(math.ceil(width * highest / PHASE), FEWEST_PANELS), MOST_PANELS)
+    start = torch.arange(panels, dtype=low.dtype, device=low.device)[:, None]
+    share = ((start + 0.5 + 0.5 * NODES.to(low)) / panels).reshape(-1)
+    log_weight = (KRONROD.to(low) * 0.5 / panels).log().repeat(panels)
+    chunk = max(NODES_AT_A_TIME // len(share), 1)
+    parts = []
+    for which in torch.arange(len(low), device=low.device).split(chunk):
+        x = low[which, None] + width * share
+        level = conditionals.select(which).log_unnormalized(x)
+        parts.append((level + log_weight).logsumexp(-1))
+    return (torch.cat(parts) if parts else low) + math.log(width)

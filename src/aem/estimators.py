@@ -1,0 +1,221 @@
+"""The scikit-learn face: a density and an outlier detector that fit a table without tuning.
+
+>>> from aem import AEMDensity
+>>> density = AEMDensity().fit(frame)
+>>> density.score_samples(frame)  # log densities in the units of the data
+>>> density.sample(1000)  # rows like these, as the same kind of frame
+>>> density.explain(frame.tail(5))  # which columns make these rows unlikely
+"""
+
+import warnings
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, DensityMixin, OutlierMixin
+from sklearn.utils import check_array, check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from aem.automatic import Report, Settings, fit_table, silent
+from aem.errors import AemError
+from aem.explain import as_columns, explain
+from aem.frames import TableError, as_frame, frame_columns, is_frame
+from aem.tablemodel import TableModel
+
+Array = NDArray[np.float64]
+
+THRESHOLD_ROWS = 10_000  # training rows that set the threshold between inliers and outliers
+
+
+class _TableEstimator(BaseEstimator):  # type: ignore[misc]
+    """What both estimators share: a fitted `TableModel` and the way of rows to it."""
+
+    model_: TableModel
+    n_features_in_: int
+
+    def __init__(
+        self,
+        *,
+        components: int | None = None,
+        hidden: int | None = None,
+        steps: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        dropout: float | None = None,
+        weight_decay: float | None = None,
+        frequencies: int | None = None,
+        device: str = "auto",
+        random_state: Any = 0,
+    ) -> None:
+        self.components = components
+        self.hidden = hidden
+        self.steps = steps
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.dropout = dropout
+        self.weight_decay = weight_decay
+        self.frequencies = frequencies
+        self.device = device
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit to the rows of an array or a data frame; y is ignored."""
+        return self._fit(X)
+
+    def _fit(self, X: Any, report: Report = silent) -> Self:
+        if is_frame(X):
+            names, rows = frame_columns(X)
+            rows = check_array(rows, dtype=np.float64, ensure_min_samples=2, estimator=self)
+            self.feature_names_in_ = np.array(names, dtype=object)
+            self.n_features_in_ = len(names)
+            self.frame_ = X[:0] if hasattr(X, "iloc") else X.head(0)
+        else:
+            rows = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+            names = [f"x{i + 1}" for i in range(rows.shape[1])]
+            self.frame_ = None
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        settings = Settings(**{name: getattr(self, name) for name in Settings.__annotations__})
+        try:
+            fitted = fit_table(
+                rows, names, settings=settings, seed=seed, device=self.device, report=report
+            )
+        except AemError as error:
+            raise TableError(str(error)) from error
+        self.model_ = TableModel(fitted)
+        self.discrete_ = [column.column for column in fitted.discrete]
+        return self
+
+    def _rows(self, X: Any) -> Array:
+        """Rows in the order of the model's columns; a frame's are matched by name."""
+        check_is_fitted(self)
+        if is_frame(X) and hasattr(self, "feature_names_in_"):
+            _, rows = frame_columns(X, list(self.feature_names_in_))
+            checked: Array = check_array(rows, dtype=np.float64, estimator=self)
+            return checked
+        if is_frame(X):
+            _, X = frame_columns(X)
+        with warnings.catch_warnings():
+            # An array has no names to match; its columns are taken in the order of the fit.
+            warnings.filterwarnings("ignore", "X does not have valid feature names")
+            found: Array = validate_data(self, X, dtype=np.float64, reset=False)
+        return found
+
+    def score_samples(self, X: Any) -> Array:
+        """Log density of each row, in the units of the data.
+
+        A discrete column counts with the probability of its value divided by its step.
+        """
+        rows = self._rows(X)
+        return self.model_.score(rows).total
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> Any:
+        """Draw rows like those of the fit: a frame if that was one, else an array."""
+        check_is_fitted(self)
+        seed = int(check_random_state(random_state).randint(2**31 - 1))
+        rows = self.model_.sample(n_samples, seed)
+        if self.frame_ is None:
+            return rows
+        return as_frame(dict(zip(self.model_.columns, rows.T, strict=True)), self.frame_)
+
+    def explain(self, X: Any, top: int = 3) -> Any:
+        """The `top` most surprising columns of each row, and what would have been likely there.
+
+        One line a row and column: the row's label and log density; rank, name and value of the
+        column; its own log density given the columns before it; its surprise (how many nats that
+        lies below the average there); the median and the 90 % highest-density region of what could
+        have stood there. A frame of the kind given; a dictionary of lists for an array.
+        """
+        rows = self._rows(X)
+        labels = list(X.index) if hasattr(X, "iloc") else list(range(len(rows)))
+        lines = as_columns(self.model_, rows, explain(self.model_, rows), top, labels)
+        return as_frame(lines, X) if is_frame(X) else lines
+
+    def save(self, path: str | Path) -> None:
+        """Write the model as one safe file, for `aem.TableModel.load` and the command line."""
+        check_is_fitted(self)
+        self.model_.save(path)
+
+
+class AEMDensity(DensityMixin, _TableEstimator):  # type: ignore[misc]
+    """The density of a table, fitted without tuning.
+
+    Sizes, steps, regularisation and frequencies follow from the data; whatever is given here is kept
+    instead. `model_.about` tells what was chosen, and `discrete_` which columns were recognised as
+    discrete. Scores are the same for a row in any batch or order.
+
+    Parameters
+    ----------
+    components : Gaussians of the mixture that the proposals start from.
+    hidden : units of the autoregressive network.
+    steps : training steps of the networks; 0 keeps the mixture alone.
+    batch_size, learning_rate, dropout, weight_decay : of that training.
+    frequencies : Fourier features of each value.
+    device : "auto", "cpu" or "cuda".
+    random_state : a seed; the same table and seed give the same model.
+    """
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean log density of the rows."""
+        return float(self.score_samples(X).mean())
+
+
+class AEMOutlierDetector(OutlierMixin, _TableEstimator):  # type: ignore[misc]
+    """Rows are outliers if their density is among the lowest `contamination` of the fitted rows'.
+
+    Parameters
+    ----------
+    contamination : the share of the training rows to call outliers, in (0, 0.5].
+    The others are those of `AEMDensity`.
+    """
+
+    def __init__(
+        self,
+        *,
+        contamination: float = 0.1,
+        components: int | None = None,
+        hidden: int | None = None,
+        steps: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        dropout: float | None = None,
+        weight_decay: float | None = None,
+        frequencies: int | None = None,
+        device: str = "auto",
+        random_state: Any = 0,
+    ) -> None:
+        super().__init__(
+            components=components,
+            hidden=hidden,
+            steps=steps,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            dropout=dropout,
+            weight_decay=weight_decay,
+            frequencies=frequencies,
+            device=device,
+            random_state=random_state,
+        )
+        self.contamination = contamination
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit to rows that may hold a share of outliers; y is ignored."""
+        if not 0 < self.contamination <= 0.5:
+            raise TableError(f"contamination must lie in (0, 0.5], not {self.contamination}")
+        self._fit(X)
+        rows = self._rows(X)
+        if len(rows) > THRESHOLD_ROWS:
+            rng = np.random.default_rng(0)
+            rows = rows[rng.choice(len(rows), THRESHOLD_ROWS, replace=False)]
+        scores = self.model_.score(rows).total
+        self.offset_ = float(np.percentile(scores, 100 * self.contamination))
+        return self
+
+    def decision_function(self, X: Any) -> Array:
+        """How far each row's log density lies above the threshold; negative for outliers."""
+        scores = self.score_samples(X)
+        return scores - self.offset_
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """1 for inliers, −1 for outliers."""
+        return np.where(self.decision_function(X) >= 0, 1, -1)

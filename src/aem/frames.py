@@ -1,0 +1,101 @@
+"""Data frames in, the same kind out: pandas, polars and whatever else narwhals knows."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aem.errors import AemError
+
+Array = NDArray[np.float64]
+
+
+class TableError(AemError, ValueError):
+    """Bad input to an estimator: scikit-learn's conventions ask for a ValueError."""
+
+
+def is_frame(x: object) -> bool:
+    """Whether this is a data frame; asking imports nothing for what is none."""
+    if not (hasattr(x, "columns") and hasattr(x, "__getitem__")):
+        return False
+    return bool(_narwhals().dependencies.is_into_dataframe(x))
+
+
+def frame_columns(frame: Any, wanted: Sequence[str] | None = None) -> tuple[list[str], Array]:
+    """Names and numbers [B, D] of a frame, or of the wanted columns by name and in that order.
+
+    With wanted columns a frame must have exactly those: one it lacks, or one the model has never
+    seen, is an error, an order of its own is not.
+    """
+    nw = _narwhals()
+    names = [str(name) for name in frame.columns]
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise TableError(f"the data has more than one column {_listed(twice)}")
+    table = nw.from_native(frame, eager_only=True)
+    series = {name: table[:, place] for place, name in enumerate(names)}
+    if wanted is not None:
+        match_names(names, wanted)
+    chosen = list(wanted) if wanted is not None else names
+    refused = [name for name in chosen if not _is_number(series[name], nw)]
+    if refused:
+        raise TableError(
+            f"column {_listed(refused)} of the data is not numeric: "
+            "categories and text are not supported yet, leave such columns out or encode them"
+        )
+    missing = [n for n in chosen if series[n].is_null().any() or _has_nan(series[n], nw)]
+    if missing:
+        raise TableError(
+            f"column {_listed(missing)} of the data has missing values (NaN), "
+            "which are not supported yet: fill them in or leave those rows out"
+        )
+    numbers = [np.asarray(series[n].to_numpy(), dtype=np.float64) for n in chosen]
+    return chosen, np.stack(numbers, axis=1) if numbers else np.empty((len(table), 0))
+
+
+def match_names(names: Sequence[str], wanted: Sequence[str], what: str = "the data") -> None:
+    """Refuse columns that are missing and columns nobody has seen."""
+    missing = [name for name in wanted if name not in names]
+    if missing:
+        raise TableError(
+            f"{what} has no column {_listed(missing)}, which the model was fitted on; "
+            f"it has {_listed(names)}"
+        )
+    unseen = [name for name in names if name not in wanted]
+    if unseen:
+        raise TableError(
+            f"{what} has a column {_listed(unseen)} the model was not fitted on; "
+            f"it knows {_listed(wanted)}"
+        )
+
+
+def as_frame(columns: Mapping[str, Any], like: Any) -> Any:
+    """A frame of the same kind as another."""
+    nw = _narwhals()
+    implementation = nw.get_native_namespace(nw.from_native(like, eager_only=True))
+    return nw.from_dict(dict(columns), backend=implementation.__name__).to_native()
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(f"'{name}'" for name in names[:8])
+    return shown + (", …" if len(names) > 8 else "")
+
+
+def _is_number(series: Any, nw: Any) -> bool:
+    return bool(series.dtype.is_numeric() or series.dtype == nw.Boolean)
+
+
+def _has_nan(series: Any, nw: Any) -> bool:
+    return bool(series.dtype.is_float() and series.is_nan().any())
+
+
+def _narwhals() -> Any:
+    try:
+        import narwhals
+    except ImportError as error:
+        raise TableError(
+            "data frames need the package narwhals: pip install 'aem[frames]'"
+        ) from error
+    return narwhals

@@ -1,0 +1,108 @@
+"""A Gaussian mixture of all columns together, fitted by expectation maximisation.
+
+It is where the proposals of an automatic fit start (`aem.proposals.JointHead`): on a small table it
+is hard to beat, and what a network adds to it can be judged on held-out rows.
+
+Covariances are shrunk towards the one the components share: with few rows a component keeps the
+common shape, with many it has its own. A last, wide component holds a small fixed share, so that no
+row, however far out, is impossible.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+from scipy.special import logsumexp
+from sklearn.cluster import KMeans
+
+Array = NDArray[np.float64]
+
+WIDE_SHARE = 0.001
+WIDE_SCALE = 10.0  # of the whole table's deviations
+SMALLEST_VARIANCE = 1e-6  # of standardised columns
+MOST_ROWS = 30_000  # more rows teach a mixture nothing
+ITERATIONS = 80
+SETTLED = 1e-4  # nats a row an iteration must gain to go on
+
+
+@dataclass(frozen=True)
+class JointMixture:
+    """K Gaussians over D standardised columns: log weights, means, lower Cholesky factors."""
+
+    log_weights: Array  # [K]
+    means: Array  # [K, D]
+    factors: Array  # [K, D, D]
+
+    def log_prob(self, z: Array) -> Array:
+        """Log density of each row."""
+        density: Array = logsumexp(self._joint(z), axis=1)
+        return density
+
+    def _joint(self, z: Array) -> Array:
+        terms = np.empty((len(z), len(self.log_weights)))
+        constant = 0.5 * z.shape[1] * math.log(2 * math.pi)
+        for k, factor in enumerate(self.factors):
+            u = solve_triangular(factor, (z - self.means[k]).T, lower=True)
+            terms[:, k] = -0.5 * np.square(u).sum(0) - np.log(np.diag(factor)).sum() - constant
+        return terms + self.log_weights
+
+    def responsibilities(self, z: Array) -> tuple[Array, float]:
+        """How much of each row is each component's, and the rows' mean log density."""
+        terms = self._joint(z)
+        total = logsumexp(terms, axis=1, keepdims=True)
+        return np.exp(terms - total), float(total.mean())
+
+    @staticmethod
+    def pooled(mixtures: Sequence["JointMixture"]) -> "JointMixture":
+        """Equal parts of several mixtures."""
+        return JointMixture(
+            np.concatenate([m.log_weights for m in mixtures]) - math.log(len(mixtures)),
+            np.concatenate([m.means for m in mixtures]),
+            np.concatenate([m.factors for m in mixtures]),
+        )
+
+    def with_wide_component(self, z: Array) -> "JointMixture":
+        """The same and, with a small share, the shape of the whole table many times enlarged."""
+        wide = np.linalg.cholesky(np.cov(z.T).reshape(z.shape[1], -1) + 0.1 * np.eye(z.shape[1]))
+        return JointMixture(
+            np.append(self.log_weights + math.log1p(-WIDE_SHARE), math.log(WIDE_SHARE)),
+            np.vstack((self.means, z.mean(0))),
+            np.concatenate((self.factors, WIDE_SCALE * wide[None])),
+        )
+
+
+def fit_mixture(z: Array, components: int, prior: float, seed: int) -> JointMixture:
+    """Fit K Gaussians to standardised rows; `prior` is how many rows the shared shape counts for."""
+    rng = np.random.default_rng(seed)
+    if len(z) > MOST_ROWS:
+        z = z[rng.choice(len(z), MOST_ROWS, replace=False)]
+    start = KMeans(components, n_init=1, random_state=seed).fit_predict(z)
+    shares, last = np.eye(components)[start], -math.inf
+    for _ in range(ITERATIONS):
+        mixture = _maximise(z, shares, prior)
+        shares, level = mixture.responsibilities(z)
+        if level - last < SETTLED:
+            break
+        last = level
+    return mixture
+
+
+def _maximise(z: Array, shares: Array, prior: float) -> JointMixture:
+    """The mixture that makes rows, shared out like this, most likely."""
+    rows, columns = z.shape
+    counts = shares.sum(0) + 1e-9
+    means = shares.T @ z / counts[:, None]
+    scatter = np.stack([(z * share[:, None]).T @ z for share in shares.T]) - counts[
+        :, None, None
+    ] * (means[:, :, None] * means[:, None, :])
+    common = scatter.sum(0) / rows
+    # Few rows for many columns leave directions without any variance: lean on the columns' own.
+    lean = columns / (columns + rows)
+    common = (1 - lean) * common + lean * np.diag(np.diag(common))
+    covariances = (scatter + prior * common) / (counts + prior)[:, None, None]
+    covariances += SMALLEST_VARIANCE * np.eye(columns)
+    weights = (counts + 1) / (counts + 1).sum()
+    return JointMixture(np.log(weights), means, np.linalg.cholesky(covariances))

@@ -1,0 +1,116 @@
+"""A model of a table as a person uses it: names, discrete columns, scores, draws, one file."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from aem.automatic import Fitted, refuse_extreme, silent
+from aem.discrete import Discrete, log_cell_density
+from aem.errors import AemError
+from aem.io import load_model, model_information, save_model
+from aem.model import AEM
+from aem.normalizers import Quadrature
+from aem.scoring import score_block
+
+Array = NDArray[np.float64]
+Report = Callable[[str, int, int], None]
+
+TOLERANCE = 1e-2  # nats a row: far below what a row's score says about it
+BLOCK = 256  # rows scored together, between two reports
+DRAWN = 2**12  # the same for drawing
+
+
+@dataclass(frozen=True)
+class ColumnScores:
+    """Log densities [B, D] column by column given those before, and the error of each row [B]."""
+
+    log_density: Array
+    error: Array
+    log_z: Array
+
+    @property
+    def total(self) -> Array:
+        """Log density of each row."""
+        total: Array = self.log_density.sum(1)
+        return total
+
+
+class TableModel:
+    """An AEM with its discrete columns. Log densities are in the units of the data."""
+
+    def __init__(self, fitted: Fitted) -> None:
+        self.model, self.discrete, self.about = fitted.model, fitted.discrete, fitted.about
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names, in the order the model reads them."""
+        return self.model.columns
+
+    @cached_property
+    def exact(self) -> AEM:
+        """The model in float64."""
+        return self.model.in_double()
+
+    @torch.no_grad()
+    def score(self, x: Array, report: Report = silent) -> ColumnScores:
+        """Score rows; the same row gives the same number in whatever company."""
+        refuse_extreme(x, self.columns)
+        settings = Quadrature(tolerance=TOLERANCE)
+        device = self.model.shift.device
+        parts = []
+        for start in range(0, max(len(x), 1), BLOCK):
+            rows = torch.from_numpy(x[start : start + BLOCK]).to(device)
+            # A row alone would take another path through the linear algebra than one among others.
+            padded = torch.cat((rows, rows[:1])) if len(rows) == 1 else rows
+            scores = score_block(self.exact, padded, None, settings, start)
+            log_density = scores.log_prob
+            for d, cells in log_cell_density(self.exact, padded, scores.log_z).items():
+                log_density[:, d] = cells
+            found = (log_density, scores.error.sum(-1), scores.log_z)
+            parts.append([values[: len(rows)].cpu().numpy() for values in found])
+            report("rows", min(start + BLOCK, len(x)), len(x))
+        return ColumnScores(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+    def sample(self, count: int, seed: int | None = None, report: Report = silent) -> Array:
+        """Draw rows; discrete columns come back as the values they have."""
+        if count < 1:
+            raise AemError(f"the number of rows to draw must be positive, not {count}")
+        device = self.model.shift.device
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            if seed is not None:
+                torch.manual_seed(seed)
+            parts = []
+            for start in range(0, count, DRAWN):
+                parts.append(self.model().sample((min(DRAWN, count - start),)).double().cpu())
+                report("rows", min(start + DRAWN, count), count)
+            rows: Array = torch.cat(parts).numpy()
+        for column in self.discrete:
+            d = self.columns.index(column.column)
+            rows[:, d] = column.restore(rows[:, d])
+        return rows
+
+    def save(self, path: str | Path) -> None:
+        """Write one safe file."""
+        save_model(self.model, path, **self.about)
+
+    @classmethod
+    def load(cls, path: str | Path, device: str | torch.device = "cpu") -> "TableModel":
+        """Read any model file: one that `save` wrote, or one trained in another way."""
+        about: dict[str, Any] = model_information(path).get("about") or {}
+        model = load_model(path, device)
+        if model.config.context_features:
+            raise AemError(f"{path} is a model with a context, which a table alone cannot give")
+        try:
+            discrete = tuple(
+                Discrete(**{**entry, "values": tuple(entry.get("values", ()))})
+                for entry in about.get("discrete", [])
+            )
+        except TypeError as error:
+            raise AemError(f"{path} does not hold a complete model: {error}") from error
+        return cls(Fitted(model, discrete, about))
