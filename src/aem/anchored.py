@@ -50,7 +50,7 @@ class AnchoredHead(torch.nn.Module):
         return torch.zeros(self.size)
 
     def forward(
-        self, phi: Float[Tensor, "*B P"], feature: int | None, past: Float[Tensor, "*B N"]
+        self, phi: Float[Tensor, "*B P"], feature: int | None, past: Float[Tensor, "*A N"]
     ) -> GaussianMixture:
         """Of all D features given rows [*B, D], or of one given the columns before it."""
         phi = phi.to(torch.promote_types(phi.dtype, torch.float32))

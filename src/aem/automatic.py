@@ -30,6 +30,7 @@ Report = Callable[[str, int, int], None]  # what is being done, done, in all
 
 FEWEST_ROWS_TO_TRAIN = 1000  # below, held-out rows judged every network worse than the mixture
 HELD_OUT = 10  # one row in this many decides when to stop
+MOST_HELD_OUT = 2000  # more decide nothing else
 FOLDS = 4  # small tables choose their mixture by cross-validation
 POOLED = 64  # components of several starts together
 MOST_STARTS = 8
@@ -83,7 +84,8 @@ def fit_table(
     discrete = recognise(x, columns)
     model_config, train_config = choose(x, settings, seed, device)
     trains = train_config is not None
-    held_out = rng.permutation(len(x)) < (max(len(x) // HELD_OUT, 1) if trains else 0)
+    unseen_rows = min(max(len(x) // HELD_OUT, 1), MOST_HELD_OUT) if trains else 0
+    held_out = rng.permutation(len(x)) < unseen_rows
     spread = dequantise(x, columns, discrete, rng)
     check_table(spread, columns=columns, for_fitting=True)
     train, validation = spread[~held_out], spread[held_out]
@@ -164,7 +166,7 @@ def choose(
         weight_decay=given("weight_decay", 0.01),
         nodes=16,
         averaging=0.99 if steps < 2000 else 0.995,
-        validate_every=max(steps // 40, 1),
+        validate_every=min(max(steps // 40, 10), steps),
         patience=8,
         seed=seed,
         device=device,

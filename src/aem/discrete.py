@@ -6,6 +6,10 @@ model is fitted to values drawn evenly from the cells, and what is reported for 
 of its cell divided by the step. That is a log density in the units of the data like any other
 column's; add log(step) for the log probability of the value itself. For whole numbers the step is
 usually one, and the two are the same.
+
+A smooth density leaks over the edges of a column with a handful of values. There the probability is
+shared out anew: all but ε among the values from the lowest to the highest seen, ε, the chance that
+one more row has a value nobody has seen, among those beyond.
 """
 
 import math
@@ -36,17 +40,30 @@ FINEST = 2 * math.pi / HIGHEST_FREQUENCY
 PHASE = 6.0
 FEWEST_PANELS, MOST_PANELS = 4, 64
 NODES_AT_A_TIME = 2**18
+MOST_BOUNDED_CELLS = 32
 
 
 @dataclass(frozen=True)
 class Discrete:
-    """One discrete column: values are origin + step · k."""
+    """One discrete column: values are origin + step · k, k = 0 … cells − 1 have been seen."""
 
     column: str
     origin: float
     step: float
+    cells: int
+    beyond: float  # ε: the chance of a value below the lowest or above the highest
     why: str
     values: tuple[float, ...] = ()  # those of a column that has no common step
+
+    @property
+    def bounded(self) -> bool:
+        """Whether its values are a handful."""
+        return self.cells <= MOST_BOUNDED_CELLS
+
+    def within(self, x: Array) -> NDArray[np.bool_]:
+        """Which values are in a cell of the range seen."""
+        place = np.floor((x - self.origin) / self.step + 0.5)
+        return (place >= 0) & (place < self.cells)
 
     def as_record(self) -> dict[str, Any]:
         """As JSON holds it."""
@@ -73,19 +90,21 @@ def recognise(x: Array, columns: Sequence[str]) -> list[Discrete]:
 
 def _look_at(x: Array, name: str) -> Discrete | None:
     values = np.unique(x)
-    low, spread = float(values[0]), float(values[-1] - values[0])
+    low, spread = float(values[0]), float(values[-1]) - float(values[0])
     if not np.isfinite(spread):
         return None
+    beyond = 1 / (len(x) + 1)
     whole = bool((values == np.round(values)).all()) and float(np.abs(values).max()) < 2**53
     if len(values) == 1:
-        return Discrete(name, low, 1.0 if whole else _decimal_step(low), "a single value")
+        step = 1.0 if whole else _decimal_step(low)
+        return Discrete(name, low, step, 1, beyond, "a single value")
     gaps = np.diff(values)
     gaps = gaps[gaps > SAME * spread]
     if whole:
         step = float(math.gcd(*(int(gap) for gap in gaps)))
         if step < FINEST * x.std():
             return None
-        return Discrete(name, low, step, "whole numbers")
+        return Discrete(name, low, step, round(spread / step) + 1, beyond, "whole numbers")
     distinct = len(gaps) + 1
     if distinct > max(2, len(x) / REPEATED):
         return None
@@ -93,7 +112,10 @@ def _look_at(x: Array, name: str) -> Discrete | None:
     if step < FINEST * x.std():
         return None
     why = f"{distinct} distinct values in {len(x):,} rows"
-    return Discrete(name, low, step, why, () if regular else tuple(map(float, values)))
+    cells = math.floor(spread / step + 0.5) + 1
+    return Discrete(
+        name, low, step, cells, beyond, why, () if regular else tuple(map(float, values))
+    )
 
 
 def _decimal_step(value: float) -> float:
@@ -148,24 +170,42 @@ def dequantise(
 
 @torch.no_grad()
 def log_cell_density(
-    model: AEM, rows: Float[Tensor, "B D"], log_z: Float[Tensor, "B D"]
+    model: AEM,
+    discrete: Sequence[Discrete],
+    rows: Float[Tensor, "B D"],
+    log_z: Float[Tensor, "B D"],
 ) -> dict[int, Float[Tensor, " B"]]:
     """For each discrete column, log(P(cell) / step) of rows, given a float64 model's normalisers.
 
     The density is integrated over the cell itself: a difference of two values of the CDF would lose
     every digit in the tails.
     """
-    z = model.standardise(rows)
-    flat = model.conditionals(z).flatten()
+    if not discrete:
+        return {}
+    flat = model.conditionals(model.standardise(rows)).flatten()
     index = torch.arange(len(rows), device=rows.device) * rows.shape[1]
     result = {}
-    for d, (origin, step) in enumerate(model.config.lattice):
-        if step:
-            low = origin + step * (torch.floor((rows[:, d] - origin) / step + 0.5) - 0.5)
-            low = (low - model.shift[d]) / model.scale[d]
-            width = step / float(model.scale[d])
-            mass = _log_mass(flat.select(index + d), low, width)
-            result[d] = mass - log_z[:, d] - math.log(step)
+    for column in discrete:
+        d = model.columns.index(column.column)
+        own, scale = flat.select(index + d), float(model.scale[d])
+        place = torch.floor((rows[:, d] - column.origin) / column.step + 0.5)
+
+        def start(k: Tensor, column: Discrete = column, d: int = d) -> Tensor:
+            """Where the k-th cell begins, standardised."""
+            return (column.origin + column.step * (k - 0.5) - model.shift[d]) / model.scale[d]
+
+        mass = _log_mass(own, start(place), column.step / scale) - log_z[:, d]
+        if column.bounded:
+            width = column.cells * column.step / scale
+            inside = _log_mass(own, start(torch.zeros_like(place)), width) - log_z[:, d]
+            seen = (place >= 0) & (place < column.cells)
+            outside = torch.log1p(-inside.exp().clamp(max=1 - 1e-9))
+            mass = torch.where(
+                seen,
+                mass - inside + math.log1p(-column.beyond),
+                mass - outside + math.log(column.beyond),
+            )
+        result[d] = mass - math.log(column.step)
     return result
 
 

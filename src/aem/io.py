@@ -119,7 +119,8 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> AEM:
         model = AEM(config, columns=metadata["columns"]).to(tensors["shift"].dtype)
         model.load_state_dict(tensors)
     except (KeyError, RuntimeError, TypeError) as error:
-        raise AemError(f"{path} does not hold a complete model: {error}") from error
+        reason = " ".join(str(error).split())[:200]  # torch lists what is missing, line by line
+        raise AemError(f"{path} does not hold a complete model: {reason}") from error
     return model.to(device).eval()
 
 

@@ -20,7 +20,7 @@ from sklearn.cluster import KMeans
 
 Array = NDArray[np.float64]
 
-WIDE_SHARE = 0.001
+WIDE_SHARE = 1e-4
 WIDE_SCALE = 10.0  # of the whole table's deviations
 SMALLEST_VARIANCE = 1e-6  # of standardised columns
 MOST_ROWS = 30_000  # more rows teach a mixture nothing

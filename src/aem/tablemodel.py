@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from aem.automatic import Fitted, refuse_extreme, silent
+from aem.conditionals import Conditionals
 from aem.discrete import Discrete, log_cell_density
 from aem.errors import AemError
 from aem.io import load_model, model_information, save_model
 from aem.model import AEM
 from aem.normalizers import Quadrature
+from aem.sampling import by_rejection
 from aem.scoring import score_block
 
 Array = NDArray[np.float64]
@@ -24,6 +27,8 @@ Report = Callable[[str, int, int], None]
 TOLERANCE = 1e-2  # nats a row: far below what a row's score says about it
 BLOCK = 256  # rows scored together, between two reports
 DRAWN = 2**12  # the same for drawing
+MOST_REDRAWS = 100
+GIVE_UP = 0.05  # a draw beyond the range may not exist: fewer and fewer insist on one
 
 
 @dataclass(frozen=True)
@@ -65,13 +70,14 @@ class TableModel:
         device = self.model.shift.device
         parts = []
         for start in range(0, max(len(x), 1), BLOCK):
-            rows = torch.from_numpy(x[start : start + BLOCK]).to(device)
+            rows = torch.tensor(x[start : start + BLOCK], device=device)
             # A row alone would take another path through the linear algebra than one among others.
             padded = torch.cat((rows, rows[:1])) if len(rows) == 1 else rows
             scores = score_block(self.exact, padded, None, settings, start)
             log_density = scores.log_prob
-            for d, cells in log_cell_density(self.exact, padded, scores.log_z).items():
-                log_density[:, d] = cells
+            cells = log_cell_density(self.exact, self.discrete, padded, scores.log_z)
+            for d, values in cells.items():
+                log_density[:, d] = values
             found = (log_density, scores.error.sum(-1), scores.log_z)
             parts.append([values[: len(rows)].cpu().numpy() for values in found])
             report("rows", min(start + BLOCK, len(x)), len(x))
@@ -82,18 +88,48 @@ class TableModel:
         if count < 1:
             raise AemError(f"the number of rows to draw must be positive, not {count}")
         device = self.model.shift.device
+        parts = []
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             if seed is not None:
                 torch.manual_seed(seed)
-            parts = []
             for start in range(0, count, DRAWN):
-                parts.append(self.model().sample((min(DRAWN, count - start),)).double().cpu())
+                parts.append(self._draw(min(DRAWN, count - start)))
                 report("rows", min(start + DRAWN, count), count)
-            rows: Array = torch.cat(parts).numpy()
+        rows = np.concatenate(parts)
         for column in self.discrete:
             d = self.columns.index(column.column)
             rows[:, d] = column.restore(rows[:, d])
         return rows
+
+    @torch.no_grad()
+    def _draw(self, count: int) -> Array:
+        """Column by column; one with a handful of values is drawn again until it is one of them."""
+        model = self.model.eval()
+        bounded = {self.columns.index(c.column): c for c in self.discrete if c.bounded}
+        sequence = model.sequence(count)
+        drawn = []
+        for d in range(len(self.columns)):
+            conditional = sequence.next()
+            z = by_rejection(conditional)
+            if d in bounded:
+                z = self._redraw(bounded[d], conditional, z, d)
+            sequence.push(z)
+            drawn.append(model.shift[d] + model.scale[d] * z)
+        rows: Array = torch.stack(drawn, -1).double().cpu().numpy()
+        return rows
+
+    def _redraw(self, column: Discrete, conditional: Conditionals, z: Tensor, d: int) -> Tensor:
+        """Values beyond those seen are as rare as the score says."""
+        within = torch.rand_like(z) >= column.beyond
+        for _ in range(MOST_REDRAWS):
+            x = (self.model.shift[d] + self.model.scale[d] * z).double().cpu().numpy()
+            seen = torch.from_numpy(column.within(x)).to(z.device)
+            wrong = (seen != within).nonzero()[:, 0]
+            if not len(wrong):
+                break
+            z[wrong] = by_rejection(conditional.select(wrong))
+            within[wrong] |= torch.rand_like(z[wrong]) < GIVE_UP
+        return z
 
     def save(self, path: str | Path) -> None:
         """Write one safe file."""

@@ -1,0 +1,208 @@
+"""The scikit-learn face: conventions, frames in and out, the same number everywhere."""
+
+import os
+import pickle
+import subprocess
+import sys
+import time
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_wine
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from aem import AEMDensity, AemError, AEMOutlierDetector, TableModel
+
+polars = pytest.importorskip("polars")
+
+CHECKS = """
+import json
+import torch
+torch.set_num_threads(1)
+from sklearn.utils.estimator_checks import check_estimator
+from aem import AEMDensity, AEMOutlierDetector
+for estimator in (AEMDensity(), AEMOutlierDetector(components=2)):
+    for result in check_estimator(estimator, on_fail=None, on_skip=None):
+        if result["status"] != "passed":
+            print(type(estimator).__name__, result["check_name"], result["status"])
+            print(result["exception"])
+"""
+
+
+def test_check_estimator_is_clean() -> None:
+    # One check is skipped unless SciPy was told about array namespaces before it was imported.
+    environment = {**os.environ, "SCIPY_ARRAY_API": "1", "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run(
+        [sys.executable, "-c", CHECKS], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert not done.stdout
+
+
+@pytest.fixture(scope="module")
+def wine() -> pd.DataFrame:
+    frame: pd.DataFrame = load_wine(as_frame=True).data
+    return frame[["alcohol", "magnesium", "flavanoids", "color_intensity"]]
+
+
+@pytest.fixture(scope="module")
+def density(wine: pd.DataFrame) -> AEMDensity:
+    return AEMDensity(components=2).fit(wine)
+
+
+def test_import_is_lazy() -> None:
+    code = "import sys, aem; assert 'sklearn' not in sys.modules; aem.AEMDensity; aem.TableModel"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_thousand_rows_fit_in_seconds() -> None:
+    x = np.random.default_rng(0).normal(size=(999, 5)) @ np.triu(np.ones((5, 5)))
+    started = time.monotonic()
+    AEMDensity().fit(x)
+    assert time.monotonic() - started < 30
+
+
+def test_clone_pipeline_and_grid_search(wine: pd.DataFrame) -> None:
+    estimator = clone(AEMDensity(components=1, steps=0))
+    assert estimator.get_params()["components"] == 1
+    pipeline = make_pipeline(StandardScaler(), estimator).fit(wine)
+    assert pipeline.score_samples(wine).shape == (len(wine),)
+    search = GridSearchCV(estimator, {"components": [1, 2]}, cv=2).fit(wine)
+    assert search.best_params_["components"] in (1, 2)
+    detector = make_pipeline(StandardScaler(), AEMOutlierDetector(components=1)).fit(wine)
+    assert set(detector.predict(wine)) == {-1, 1}
+
+
+def test_the_same_state_gives_the_same_model(wine: pd.DataFrame, density: AEMDensity) -> None:
+    again = clone(density).fit(wine)
+    np.testing.assert_array_equal(again.score_samples(wine), density.score_samples(wine))
+    np.testing.assert_array_equal(
+        again.sample(5, random_state=3), density.sample(5, random_state=3)
+    )
+
+
+def test_networks_are_trained_and_reproducible() -> None:
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=1100)
+    x = np.stack((a, np.sin(3 * a) + 0.05 * rng.normal(size=1100)), axis=1)
+    estimator = AEMDensity(
+        steps=60, batch_size=128, components=4, hidden=16, frequencies=3, learning_rate=3e-3
+    )
+    fitted = [clone(estimator).fit(x) for _ in range(2)]
+    network = fitted[0].model_.about["network"]
+    assert network["kept"]
+    assert network["validation_log_prob"] > network["mixture_validation_log_prob"] + 0.02
+    np.testing.assert_array_equal(fitted[0].score_samples(x[:9]), fitted[1].score_samples(x[:9]))
+    alone = AEMDensity(steps=0, components=4).fit(x)
+    assert alone.model_.about["network"] is None
+
+
+def test_densities_are_in_the_units_of_the_data(wine: pd.DataFrame, density: AEMDensity) -> None:
+    assert density.discrete_ == ["magnesium"]
+    in_percent = wine.assign(alcohol=wine["alcohol"] / 100)
+    other = clone(density).fit(in_percent).score_samples(in_percent)
+    np.testing.assert_allclose(other, density.score_samples(wine) + np.log(100), atol=0.02)
+
+
+def test_outliers(wine: pd.DataFrame) -> None:
+    detector = AEMOutlierDetector(contamination=0.05, components=2).fit(wine)
+    assert (detector.predict(wine) == -1).sum() == pytest.approx(0.05 * len(wine), abs=1)
+    odd = wine.iloc[:1].assign(alcohol=30.0)
+    assert detector.decision_function(odd)[0] < 0
+    assert detector.predict(odd)[0] == -1
+    with pytest.raises(ValueError, match="contamination"):
+        AEMOutlierDetector(contamination=0.7).fit(wine)
+
+
+def test_frames_of_either_kind(wine: pd.DataFrame, density: AEMDensity) -> None:
+    other = polars.from_pandas(wine)
+    same = clone(density).fit(other)
+    np.testing.assert_array_equal(same.score_samples(other), density.score_samples(wine))
+    drawn = same.sample(4, random_state=0)
+    assert isinstance(drawn, polars.DataFrame)
+    assert drawn.columns == list(wine.columns)
+    assert isinstance(same.explain(other.head(2)), polars.DataFrame)
+    drawn = density.sample(4, random_state=0)
+    assert isinstance(drawn, pd.DataFrame)
+    assert list(drawn.columns) == list(wine.columns)
+    assert isinstance(density.sample(1), pd.DataFrame)
+    assert isinstance(clone(density).fit(wine.to_numpy()).sample(2), np.ndarray)
+
+
+def test_columns_are_matched_by_name(wine: pd.DataFrame, density: AEMDensity) -> None:
+    expected = density.score_samples(wine)
+    np.testing.assert_array_equal(density.score_samples(wine[wine.columns[::-1]]), expected)
+    np.testing.assert_array_equal(density.score_samples(wine.to_numpy()), expected)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda f: f.drop(columns="alcohol"), "no column 'alcohol'"),
+        (lambda f: f.assign(more=1.0), "column 'more'"),
+        (lambda f: f.assign(alcohol="strong"), "'alcohol' of the data is not numeric"),
+        (lambda f: f.assign(alcohol=pd.Categorical(["a"] * len(f))), "'alcohol'"),
+        (lambda f: f.assign(alcohol=np.nan, magnesium=np.nan), "'alcohol', 'magnesium'"),
+        (lambda f: f.assign(alcohol=np.inf), "inf"),
+        (lambda f: f.assign(alcohol=1e308), "'alcohol'"),
+        (lambda f: pd.concat((f, f), axis=1), "more than one column 'alcohol'"),
+    ],
+)
+def test_bad_frames(change: Any, said: str, wine: pd.DataFrame, density: AEMDensity) -> None:
+    with pytest.raises((ValueError, AemError), match=said):
+        density.score_samples(change(wine))
+    if said not in ("no column 'alcohol'", "column 'more'"):
+        with pytest.raises((ValueError, AemError), match=said):
+            clone(density).fit(change(wine))
+
+
+def test_missing_values_of_polars(density: AEMDensity, wine: pd.DataFrame) -> None:
+    frame = polars.from_pandas(wine).with_columns(alcohol=None)
+    with pytest.raises(ValueError, match="'alcohol'"):
+        density.score_samples(frame)
+
+
+def test_explanations_blame_the_column_that_was_changed(
+    wine: pd.DataFrame, density: AEMDensity
+) -> None:
+    rows = wine.iloc[[10, 20]].assign(flavanoids=[9.0, 2.0], magnesium=[100.0, 160.0])
+    lines = density.explain(rows, top=1)
+    assert list(lines["row"]) == [10, 20]
+    assert list(lines["column"]) == ["flavanoids", "magnesium"]
+    assert (lines["surprise"] > 2).all()
+    np.testing.assert_allclose(lines["log_density"], density.score_samples(rows))
+    assert (lines["likely_low"] < lines["median"]).all()
+    assert (lines["median"] < lines["likely_high"]).all()
+    assert (lines["value"] > lines["likely_high"]).all()
+    assert lines["median"][1] == round(lines["median"][1])  # a whole number like its column
+    every = density.explain(rows, top=4)
+    np.testing.assert_allclose(
+        every.groupby("row")["column_log_density"].sum(), lines["log_density"], rtol=1e-12
+    )
+
+
+def test_likely_regions_hold_what_they_say(wine: pd.DataFrame, density: AEMDensity) -> None:
+    drawn = density.sample(400, random_state=1)
+    lines = density.explain(drawn, top=4)
+    inside = (lines["value"] >= lines["likely_low"]) & (lines["value"] <= lines["likely_high"])
+    assert 0.86 < inside.mean() < 0.97  # intervals in pieces are counted as one here
+    above = lines["value"] > lines["median"]
+    assert 0.44 < above.mean() < 0.56
+
+
+def test_reloaded_and_pickled_models_agree_to_the_last_digit(
+    tmp_path: Any, wine: pd.DataFrame, density: AEMDensity
+) -> None:
+    density.save(tmp_path / "wine.model")
+    expected = density.score_samples(wine)
+    table = TableModel.load(tmp_path / "wine.model")
+    np.testing.assert_array_equal(table.score(wine.to_numpy()).total, expected)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(density)).score_samples(wine), expected)
+    np.testing.assert_array_equal(
+        density.sample(9, 0), table.sample(9, np.random.RandomState(0).randint(2**31 - 1))
+    )

@@ -1,0 +1,123 @@
+"""The Gaussian mixture of all columns, and proposals anchored to it."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import multivariate_normal
+
+from aem.config import ModelConfig
+from aem.joint import JointMixture, fit_mixture
+from aem.model import AEM
+
+K, D = 3, 4
+
+
+@pytest.fixture
+def joint() -> JointMixture:
+    rng = np.random.default_rng(0)
+    factors = np.tril(0.3 * rng.normal(size=(K, D, D)), -1) + np.eye(D) * rng.uniform(
+        0.3, 1, (K, 1, D)
+    )
+    return JointMixture(np.log([0.5, 0.3, 0.2]), rng.normal(size=(K, D)), factors)
+
+
+def anchored(joint: JointMixture) -> AEM:
+    config = ModelConfig(
+        features=D, hidden=16, blocks=1, gamma=2, energy_hidden=4, energy_blocks=1, frequencies=2,
+        proposal="anchored", components=K,
+    )  # fmt: skip
+    model = AEM(config)
+    model.head.anchor(joint)  # type: ignore[operator]
+    return model.eval()
+
+
+def test_log_prob_is_that_of_the_gaussians(joint: JointMixture) -> None:
+    z = np.random.default_rng(1).normal(size=(5, D))
+    expected = np.log(
+        sum(
+            np.exp(w) * multivariate_normal(m, f @ f.T).pdf(z)
+            for w, m, f in zip(joint.log_weights, joint.means, joint.factors, strict=True)
+        )
+    )
+    np.testing.assert_allclose(joint.log_prob(z), expected, rtol=1e-10)
+
+
+def test_expectation_maximisation_finds_two_clusters() -> None:
+    rng = np.random.default_rng(0)
+    z = np.concatenate((rng.normal(-3, 0.5, (300, 2)), rng.normal(3, 1.0, (100, 2))))
+    mixture = fit_mixture(z, 2, prior=1.0, seed=0)
+    order = np.argsort(mixture.means[:, 0])
+    np.testing.assert_allclose(np.exp(mixture.log_weights[order]), [0.75, 0.25], atol=0.01)
+    np.testing.assert_allclose(mixture.means[order, 0], [-3, 3], atol=0.3)
+    np.testing.assert_allclose(mixture.factors[order, 0, 0], [0.5, 1.0], atol=0.15)
+
+
+def test_pooling_averages_densities(joint: JointMixture) -> None:
+    other = JointMixture(joint.log_weights, -joint.means, joint.factors)
+    z = np.random.default_rng(1).normal(size=(5, D))
+    mean = 0.5 * (np.exp(joint.log_prob(z)) + np.exp(other.log_prob(z)))
+    np.testing.assert_allclose(
+        np.exp(JointMixture.pooled([joint, other]).log_prob(z)), mean, rtol=1e-10
+    )
+
+
+def test_the_wide_component_keeps_far_rows_possible(joint: JointMixture) -> None:
+    z = np.random.default_rng(1).normal(size=(100, D))
+    far = np.full((1, D), 30.0)
+    assert joint.log_prob(far) < -500
+    assert joint.with_wide_component(z).log_prob(far) > -60
+
+
+def test_a_fresh_anchored_model_is_the_mixture(joint: JointMixture) -> None:
+    z = torch.randn(6, D, dtype=torch.float64)
+    log_prob = anchored(joint)().log_prob(z)
+    np.testing.assert_allclose(log_prob, joint.log_prob(z.numpy()), atol=1e-4)
+
+
+def test_one_feature_at_a_time_is_the_same(joint: JointMixture) -> None:
+    model = anchored(joint)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    z = torch.randn(5, D)
+    every = model.conditionals(z).proposal
+    sequence = model.sequence(5)
+    for d in range(D):
+        one = sequence.next().proposal
+        x = torch.randn(5, 3)
+        torch.testing.assert_close(
+            one.log_prob(x), every.flatten().select(torch.arange(5) * D + d).log_prob(x)
+        )
+        sequence.push(z[:, d])
+
+
+def test_anchored_conditionals_do_not_see_what_follows(joint: JointMixture) -> None:
+    model = anchored(joint)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    z = torch.randn(D, requires_grad=True)
+    proposal = model.conditionals(z[None]).proposal
+    probe = torch.zeros(1, D, 1)
+    for d in range(D):
+        (gradient,) = torch.autograd.grad(
+            proposal.log_prob(probe)[0, d, 0], z, retain_graph=True, allow_unused=True
+        )
+        assert not gradient[d:].any()
+        assert d == 0 or gradient[:d].all()
+
+
+def test_training_cannot_lose_the_tails(joint: JointMixture) -> None:
+    z = np.random.default_rng(1).normal(size=(100, D))
+    wide = joint.with_wide_component(z)
+    config = ModelConfig(
+        features=D, hidden=16, blocks=1, gamma=2, energy_hidden=4, energy_blocks=1,
+        proposal="anchored", components=K + 1,
+    )  # fmt: skip
+    model = AEM(config)
+    model.head.anchor(wide)  # type: ignore[operator]
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(100 * torch.randn_like(parameter))
+    far = torch.full((1, D), 30.0, dtype=torch.float64)
+    assert float(model.eval()().log_prob(far)[0]) > -300
