@@ -11,6 +11,7 @@ help:
 	@echo "make demo   learn the spirals and draw them (about two minutes)"
 	@echo "make test   lint, type-check and test"
 	@echo "make bench  measure speed beside the textbook and zuko (about ten minutes on a CPU)"
+	@echo "make bench-accuracy  densities and anomalies out of the box, beside others (hours)"
 	@echo "make clean  remove what was installed and built"
 
 # Torch is pinned in constraints.txt; every install goes through it.
@@ -49,3 +50,9 @@ results: $(VENV)/installed  ## write the tables in README and docs from results/
 bench: $(VENV)/installed  ## speed side by side; BENCH="--quick --device cpu" and the like
 	-$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt zuko
 	$(BIN)/python benchmarks/speed.py $(BENCH)
+
+.PHONY: bench-accuracy
+bench-accuracy: $(VENV)/installed  ## densities and anomalies out of the box, beside others (hours)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	$(BIN)/python benchmarks/accuracy.py $(TABLES)
+	$(BIN)/python benchmarks/anomalies.py

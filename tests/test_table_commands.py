@@ -70,18 +70,20 @@ def test_from_a_table_to_answers(
     np.testing.assert_array_equal(drawn.to_numpy(), table.sample(7, 0))
 
 
+def read(name: str) -> pd.DataFrame:
+    if name.endswith(".parquet"):
+        return pd.read_parquet(name)
+    if name.endswith(".json"):
+        return pd.DataFrame(json.loads(Path(name).read_text()))
+    return pd.read_csv(name, sep="\t" if name.endswith(".tsv") else ",")
+
+
 def test_python_and_command_line_agree_to_the_last_digit(
     folder: Path, wine: pd.DataFrame, fitted: AEMDensity, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = fitted.score_samples(wine)
     for name in ("s.csv", "s.tsv", "s.parquet", "s.json"):
         assert run(monkeypatch, "score", "wine.model", "wine.csv", "--out", name) == 0
-        read = {
-            ".csv": pd.read_csv,
-            ".tsv": lambda p: pd.read_csv(p, sep="\t"),
-            ".parquet": pd.read_parquet,
-            ".json": lambda p: pd.DataFrame(json.loads(Path(p).read_text())),
-        }[Path(name).suffix]
         np.testing.assert_array_equal(read(name)["log_density"], expected)
 
 
