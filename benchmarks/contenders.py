@@ -20,7 +20,6 @@ from torch import Tensor, nn
 from aem.config import ModelConfig, TrainConfig
 from aem.model import AEM
 from aem.normalizers import Quadrature
-from aem.reproduce import MEMORY
 from aem.training.batches import Batches
 from aem.training.loop import use_bfloat16
 from aem.training.steps import EagerStep, GraphStep, Step, make_optimiser
@@ -110,7 +109,7 @@ class Ours:
         self.data = self.model.standardise(data.to(device))
         _fill(self.model)
         self.parameters = _count(self.model)
-        self.settings = Quadrature(tolerance=TOLERANCE, memory=MEMORY[device.type])
+        self.settings = Quadrature(tolerance=TOLERANCE)
 
     def step(self, *, proposal_only: bool = False) -> Callable[[], object]:
         """Batches, schedule, gradient, clipping, Adam and averaging; a graph on the GPU."""

@@ -26,7 +26,7 @@ from torch.nn import functional as F
 
 from aem.errors import AemError
 from aem.nn.energy import EnergyNetwork
-from aem.nn.features import REACH, fourier_features
+from aem.nn.features import REACH
 from aem.proposals import FixedUniform, GaussianMixture, Proposal
 
 EnergyForm = Literal["relative", "literal"]
@@ -54,8 +54,7 @@ class Conditionals:
             else min(LITERAL_REACH, torch.finfo(x.dtype).max ** 0.25)
         )
         x = x.clamp(-reach, reach)
-        embedded = fourier_features(x, self.frequencies[..., None, :])
-        f = self.energy(embedded, self.projected)
+        f = self.energy.at(x, self.frequencies, self.projected)
         s = F.softplus(f.to(x.dtype))
         return -s / (1 + s / DEPTH) if self.form == "relative" else -s
 

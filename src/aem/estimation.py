@@ -36,26 +36,19 @@ def log_prob_estimate(
 ) -> tuple[Float[Tensor, "*B"], Float[Tensor, "*B"]]:
     """(log p̂, log q) of the data under each conditional."""
     proposal = conditionals.proposal
-    log_q = proposal.log_prob(x[..., None])[..., 0]
-    with torch.no_grad():
-        like = proposal.batch
-        if stratified:
-            u = stratified_uniforms(like, nodes)
-        else:
-            u = torch.rand((*like.shape, nodes), dtype=like.dtype, device=like.device)
-        y = proposal.transport(u)
-        both = torch.cat((x[..., None], y), dim=-1)
-    log_w = conditionals.log_weight(both)
-    log_w_data, log_w_nodes = log_w[..., 0], log_w[..., 1:]
-    count = nodes
     if estimator == "ranking" and stratified:
+        log_q, points, own = proposal.nodes_around(x, nodes)
+    else:
+        log_q = proposal.log_prob(x[..., None])[..., 0]
         with torch.no_grad():
-            own = (proposal.position(x) * nodes).long().clamp(0, nodes - 1)
-            replaced = torch.arange(nodes, device=x.device) == own[..., None]
-        log_w_nodes = torch.where(replaced, log_w[..., :1], log_w_nodes)
-    elif estimator == "ranking":
-        log_w_nodes, count = log_w, nodes + 1
-    log_z = log_w_nodes.logsumexp(-1) - math.log(count)
+            like = proposal.batch
+            uniforms = stratified_uniforms(like, nodes) if stratified else _uniforms(like, nodes)
+            points = torch.cat((x[..., None], proposal.transport(uniforms)), dim=-1)
+            own = torch.zeros_like(x, dtype=torch.long)
+    log_w = conditionals.log_weight(points)
+    log_w_data = log_w.gather(-1, own[..., None])[..., 0]
+    log_w_nodes = log_w if estimator == "ranking" else log_w[..., 1:]
+    log_z = log_w_nodes.logsumexp(-1) - math.log(log_w_nodes.shape[-1])
     return log_w_data + log_q.detach() - log_z, log_q
 
 
@@ -70,3 +63,7 @@ def log_z_estimate(
     proposal = conditionals.proposal
     y = proposal.transport(stratified_uniforms(proposal.batch, nodes, generator))
     return conditionals.log_weight(y).logsumexp(-1) - math.log(nodes)
+
+
+def _uniforms(like: Float[Tensor, "*B"], nodes: int) -> Float[Tensor, "*B S"]:
+    return torch.rand((*like.shape, nodes), dtype=like.dtype, device=like.device)

@@ -19,6 +19,8 @@ from aem.quadrature import (
     panel_nodes,
 )
 
+# Enough to keep a processor busy, little against what its machine has.
+MEMORY = {"cpu": 2**28, "cuda": 2**32}
 PANEL_BYTES = 2048  # a panel with its node values, several times over while panels are rearranged
 # Literal energies may be large everywhere; below this exp() is about to leave the normal numbers.
 SMALLEST_LOG = -600.0
@@ -36,20 +38,25 @@ class Quadrature:
     tolerance: float = 1e-3  # nats a row, all conditionals together
     first_panels: int = 8
     max_nodes: int = 2**18  # a conditional
-    memory: int = 2**28  # bytes of working memory
+    memory: int = 0  # bytes of working memory; 0: what suits the device
 
     def __post_init__(self) -> None:
         if not self.tolerance > 0:
             raise AemError(f"the tolerance must be positive, not {self.tolerance}")
-        if self.first_panels < 1 or self.max_nodes < 1 or self.memory < 1:
+        if self.first_panels < 1 or self.max_nodes < 1 or self.memory < 0:
             raise AemError("panels, nodes and memory of a quadrature must be positive")
+
+    def bytes_on(self, device: torch.device) -> int:
+        """The working memory."""
+        return self.memory or MEMORY.get(device.type, MEMORY["cpu"])
 
     def budget(self, conditionals: Conditionals) -> Budget:
         """Half of the memory for nodes being evaluated, half for panels."""
+        half = self.bytes_on(conditionals.projected.device) // 2
         return Budget(
             max_nodes=self.max_nodes,
-            chunk=nodes_within(self.memory // 2, conditionals),
-            panels=max(self.memory // 2 // PANEL_BYTES, 1),
+            chunk=nodes_within(half, conditionals),
+            panels=max(half // PANEL_BYTES, 1),
         )
 
 

@@ -9,6 +9,7 @@ then the normal quantile of the remainder. That is an exact sampler, and `positi
 """
 
 import math
+from functools import cached_property
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -17,6 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from aem.errors import AemError
+from aem.kernels import fuses_mixture
 from aem.quantiles import invert_mixture_cdf, normal_cdf
 
 LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
@@ -58,11 +60,27 @@ class Proposal(Protocol):
     def position(self, x: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
         """A uniform that `transport` would send to x, drawn at random where there are several."""
 
+    def nodes_around(
+        self, x: Float[Tensor, "*B"], nodes: int
+    ) -> tuple[Float[Tensor, "*B"], Float[Tensor, "*B S"], Int[Tensor, "*B"]]:
+        """log q(x), one point in each of S strata with x in its own, and which that is."""
+
     def select(self, index: Int[Tensor, " P"]) -> "Proposal":
         """The proposals of some conditionals of a flat batch."""
 
     def flatten(self) -> "Proposal":
         """One batch axis."""
+
+
+def nodes_around(
+    proposal: Proposal, x: Float[Tensor, "*B"], nodes: int
+) -> tuple[Float[Tensor, "*B"], Float[Tensor, "*B S"], Int[Tensor, "*B"]]:
+    """What `Proposal.nodes_around` asks for, from its other methods."""
+    log_q = proposal.log_prob(x[..., None])[..., 0]
+    with torch.no_grad():
+        y = proposal.transport(stratified_uniforms(proposal.batch, nodes))
+        own = (proposal.position(x) * nodes).long().clamp(0, nodes - 1)
+        return log_q, y.scatter(-1, own[..., None], x[..., None]), own
 
 
 class GaussianMixture:
@@ -74,8 +92,12 @@ class GaussianMixture:
         locs: Float[Tensor, "*B K"],
         scales: Float[Tensor, "*B K"],
     ) -> None:
-        self.log_weights = logits.log_softmax(-1)
-        self.locs, self.scales = locs, scales
+        self.logits, self.locs, self.scales = logits, locs, scales
+
+    @cached_property
+    def log_weights(self) -> Float[Tensor, "*B K"]:
+        """Normalised."""
+        return self.logits.log_softmax(-1)
 
     @property
     def batch(self) -> Float[Tensor, "*B"]:
@@ -139,6 +161,19 @@ class GaussianMixture:
         standardised = self._standardise(x[..., None])[..., 0, :].gather(-1, component)
         return ((start + weight * normal_cdf(standardised)) / ends[..., -1:])[..., 0]
 
+    def nodes_around(
+        self, x: Float[Tensor, "*B"], nodes: int
+    ) -> tuple[Float[Tensor, "*B"], Float[Tensor, "*B S"], Int[Tensor, "*B"]]:
+        """log q(x), one point in each of S strata with x in its own, and which that is."""
+        if not fuses_mixture(x, self.locs.shape[-1], nodes):
+            return nodes_around(self, x, nodes)
+        from aem.kernels.mixture import FusedMixture
+
+        parts = (self.logits, self.locs, self.scales)
+        flat = (t.reshape(-1, t.shape[-1]) for t in parts)
+        log_q, points, own = FusedMixture.apply(x.reshape(-1), *flat, nodes)  # type: ignore[no-untyped-call]
+        return log_q.view(x.shape), points.view(*x.shape, nodes), own.view(x.shape)
+
     def select(self, index: Int[Tensor, " P"]) -> "GaussianMixture":
         """The proposals of some conditionals of a flat batch."""
         return GaussianMixture(self.log_weights[index], self.locs[index], self.scales[index])
@@ -187,6 +222,12 @@ class FixedUniform:
         return low + u * (high - low)
 
     transport = icdf
+
+    def nodes_around(
+        self, x: Float[Tensor, "*B"], nodes: int
+    ) -> tuple[Float[Tensor, "*B"], Float[Tensor, "*B S"], Int[Tensor, "*B"]]:
+        """log q(x), one point in each of S strata with x in its own, and which that is."""
+        return nodes_around(self, x, nodes)
 
     def position(self, x: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
         """The only uniform there is for x."""

@@ -12,7 +12,7 @@ than the nodes. To that come the mass the nodes did not see, times the weight's 
 and what may hide between nodes too far apart, of which the integrand itself must tell. What happens
 between a panel's end and its outermost node no rule sees; there the weights of neighbours must meet.
 A round halves the panels that err most: as few as leave the others with most of the variance the
-problem may have.
+problem may have. Panels whose nodes are too far apart are cut at once into as many as it takes.
 
 Problems do not see each other: what is decided for one depends on its own numbers alone, so a row
 gets the same answer in any batch, order or chunk. That is also what bounds the memory: when the
@@ -89,7 +89,9 @@ SAFETY = 3.0
 # safety, on trained models of the spirals and the diamond.
 IN_DOUBT = 0.2
 LEAST_RANGE = 0.05
-SPARED = 0.8  # share of the allowed variance that panels may keep in a round without being halved
+PIECES = (2, 4, 8)  # tried before twice the last, which is the most a panel is cut into at once
+TINY = torch.finfo(torch.float64).tiny
+SPARED = 0.8  # share of the allowed variance that panels may keep in a round without being cut
 OCTAVES = 40  # how finely panels are ranked by variance: by powers of two
 
 
@@ -118,6 +120,7 @@ class Panels:
     end: Float[Tensor, " P"]
     weight: Float[Tensor, "P S"]
     measure: Float[Tensor, "P S"]
+    mass: Float[Tensor, " P"]
     integral: Float[Tensor, " P"]
     missed: Float[Tensor, " P"]  # mass the nodes did not see
     hidden: Float[Tensor, " P"]  # mass that may be unlike what the nodes show
@@ -139,7 +142,7 @@ class Panels:
     def none(like: Tensor) -> "Panels":
         """No panels."""
         empty, nodes = like.new_zeros(0), like.new_zeros(0, len(NODES))
-        return Panels(empty.long(), empty, empty, nodes, nodes, empty, empty, empty, empty)
+        return Panels(empty.long(), empty, empty, nodes, nodes, *[empty] * 5)
 
     @staticmethod
     def concatenate(parts: list["Panels"]) -> "Panels":
@@ -201,6 +204,7 @@ def _evaluate(integrand: Integrand, problem: Tensor, start: Tensor, end: Tensor)
         end,
         seen.weight,
         seen.measure,
+        seen.mass,
         seen.mass * mean,
         missed,
         seen.hidden,
@@ -241,13 +245,16 @@ def integrate(
         """Finish the problems with these names, whose panels count them from zero."""
         while len(names):
             total = _totals(panels.problem, panels.integral, len(names))
-            errors = _variances(panels, len(names), comparable, keep_panels)
+            doubtful = _doubts(panels, len(names), comparable)
+            errors = doubtful + _shown(panels, interpolating=keep_panels)
             variance = _totals(panels.problem, errors, len(names))
             allowed = (tolerance * total / SAFETY).square()
-            halve = _worst(panels.problem, errors, allowed)
-            halved = _totals(panels.problem, halve.long(), len(names))
+            split = _worst(panels.problem, errors, allowed)
+            excess = (variance / allowed.clamp_min(TINY))[panels.problem]
+            pieces = torch.where(2 * doubtful > errors, _resolving(panels, excess), 2) * split
+            fresh = _totals(panels.problem, pieces, len(names))
             # Accurate, or the next round would overrun the nodes.
-            overrun = nodes[names] + 2 * NODES_PER_PANEL * halved > budget.max_nodes
+            overrun = nodes[names] + NODES_PER_PANEL * fresh > budget.max_nodes
             finished = (variance <= allowed) | overrun
             done = names[finished]
             value[done], error[done] = total[finished], SAFETY * variance[finished].sqrt()
@@ -256,15 +263,15 @@ def integrate(
             if keep_panels:
                 closed = panels.take(finished[panels.problem])
                 kept.append(replace(closed, problem=names[closed.problem]))
-            halve = halve[~finished[panels.problem]]
+            pieces = pieces[~finished[panels.problem]]
             names, panels = _without(finished, names, panels)
-            if len(panels) + int(halve.sum()) > budget.panels and len(names) > 1:
+            if len(panels) + int(pieces.sum()) > budget.panels and len(names) > 1:
                 late = torch.arange(len(names), device=names.device) >= len(names) // 2
                 refine(*_without(late, names, panels))
                 names, panels = _without(~late, names, panels)
             elif len(names):
-                halves = evaluate(names, *_halves(panels.take(halve)))
-                panels = Panels.concatenate([panels.take(~halve), halves]).sorted()
+                parts = evaluate(names, *_pieces(panels, pieces))
+                panels = Panels.concatenate([panels.take(pieces == 0), parts]).sorted()
 
     # Problems enter a batch at a time: their first panels alone would outgrow the budget otherwise.
     first = len(edges) - 1
@@ -278,21 +285,37 @@ def integrate(
     return Integrals(value, core, error, nodes, error <= tolerance * value, panels)
 
 
-def _variances(
-    panels: Panels, problems: int, comparable: bool, interpolating: bool
-) -> Float[Tensor, " P"]:
-    """The squared error of each panel's integral, all its sources together."""
+def _doubts(panels: Panels, problems: int, comparable: bool) -> Float[Tensor, " P"]:
+    """The squared error that may hide between the nodes of each panel."""
     low, high = panels.weight.aminmax(dim=-1)
-    own_range = high - low
-    hidden_range = high
-    if comparable:
-        least, most = (low.new_zeros(problems) for _ in range(2))
-        least = least.scatter_reduce(0, panels.problem, low, "amin", include_self=False)
-        most = most.scatter_reduce(0, panels.problem, high, "amax", include_self=False)
-        hidden_range = torch.maximum(most - least, LEAST_RANGE * most)[panels.problem]
-    doubtful = (IN_DOUBT * panels.hidden * hidden_range).square()
-    unseen = (panels.missed * (high if interpolating else own_range)).square()
-    return panels.rough + doubtful + unseen + _seams(panels)
+    if not comparable:
+        return (IN_DOUBT * panels.hidden * high).square()
+    least, most = (low.new_zeros(problems) for _ in range(2))
+    least = least.scatter_reduce(0, panels.problem, low, "amin", include_self=False)
+    most = most.scatter_reduce(0, panels.problem, high, "amax", include_self=False)
+    spread = torch.maximum(most - least, LEAST_RANGE * most)[panels.problem]
+    return (IN_DOUBT * panels.hidden * spread).square()
+
+
+def _shown(panels: Panels, *, interpolating: bool) -> Float[Tensor, " P"]:
+    """The squared error that the nodes of each panel and its neighbours give away."""
+    low, high = panels.weight.aminmax(dim=-1)
+    unseen = panels.missed * (high if interpolating else high - low)
+    return panels.rough + unseen.square() + _seams(panels)
+
+
+def _resolving(panels: Panels, excess: Float[Tensor, " P"]) -> Int[Tensor, " P"]:
+    """Into how many pieces to cut, at once, a panel whose nodes are too far apart.
+
+    Where they are r times too far apart, the share 1 − 1/r of the panel's mass is hidden, and cut into
+    k pieces a variance of (1 − k/r)² / k is left of (1 − 1/r)². As few as undo the excess, or resolve.
+    """
+    share = panels.hidden / panels.mass.clamp_min(TINY)
+    pieces = torch.full_like(panels.problem, 2)
+    for k in PIECES:
+        left = (1 - k * (1 - share)).clamp_min(0).square() / k
+        pieces = torch.where(left * excess > share.square(), 2 * k, pieces)
+    return pieces.clamp(max=2 * PIECES[-1])
 
 
 def _totals(problem: Tensor, amount: Tensor, problems: int) -> Tensor:
@@ -334,8 +357,15 @@ def _without(gone: Bool[Tensor, " N"], names: Tensor, panels: Panels) -> tuple[T
     return names[~gone], replace(rest, problem=number[rest.problem])
 
 
-def _halves(panels: Panels) -> tuple[Tensor, Tensor, Tensor]:
-    """Problem, start and end of both halves of each panel."""
-    middle = 0.5 * (panels.start + panels.end)
-    starts, ends = torch.cat((panels.start, middle)), torch.cat((middle, panels.end))
-    return panels.problem.repeat(2), starts, ends
+def _pieces(panels: Panels, pieces: Int[Tensor, " P"]) -> tuple[Tensor, Tensor, Tensor]:
+    """Problem, start and end of the equal pieces that panels are cut into (none where zero)."""
+    owner = torch.arange(len(panels), device=pieces.device).repeat_interleave(pieces)
+    rank = torch.arange(len(owner), device=pieces.device) - (pieces.cumsum(0) - pieces)[owner]
+    start, length = panels.start[owner], (panels.end - panels.start)[owner]
+    first = start + length * (rank / pieces[owner])
+    last = torch.where(
+        rank + 1 == pieces[owner],
+        panels.end[owner],
+        start + length * ((rank + 1) / pieces[owner]),
+    )
+    return panels.problem[owner], first, last

@@ -15,7 +15,6 @@ from aem.data.tasks import plane_task
 from aem.errors import AemError
 from aem.io import save_model, write_atomically, write_json
 from aem.model import AEM
-from aem.normalizers import Quadrature
 from aem.plane import plane_density
 from aem.plots import plane_row, save_figure
 from aem.provenance import provenance
@@ -25,7 +24,6 @@ from aem.training.checkpoint import Progress
 from aem.training.loop import choose_device, fit
 
 PICTURE_SAMPLES = {"cpu": 100_000, "cuda": 1_000_000}
-MEMORY = {"cpu": 2**28, "cuda": 2**32}  # bytes the exact score may work with
 
 
 @dataclass(frozen=True)
@@ -107,8 +105,7 @@ def evaluate_plane(
     same rows.
     """
     started = time.monotonic()
-    settings = Quadrature(memory=MEMORY[device.type])
-    scores = model.to(device)().scores(torch.from_numpy(test).to(device), settings)
+    scores = model.to(device)().scores(torch.from_numpy(test).to(device))
     log_prob = scores.log_prob.sum(-1).cpu().numpy()
     truth = task.log_prob(test)
     gap = truth - log_prob

@@ -121,7 +121,7 @@ def invert(
     """Standardised rows whose conditional CDFs have the values u (float64 model and context)."""
     parts = []
     tolerance = settings.tolerance / u.shape[1]
-    for block in blocks(model, len(u), settings.memory // 16):
+    for block in blocks(model, len(u), settings.bytes_on(u.device) // 16):
         levels = u[block]
         own = None if context is None else context[block]
         sequence = model.sequence(len(levels), own)
@@ -152,7 +152,7 @@ def pit(
 ) -> Float[Tensor, "B D"]:
     """F(x_d | x_<d) of rows in the units of the data (float64 model, rows and context)."""
     parts = []
-    for block in blocks(model, len(rows), settings.memory // 16):
+    for block in blocks(model, len(rows), settings.bytes_on(rows.device) // 16):
         z = model.standardise(rows[block])
         own = model.standardise_context(None if context is None else context[block])
         flat = model.conditionals(z, own).flatten()

@@ -203,6 +203,6 @@ def score(
                 settings,
                 block.start,
             )
-            for block in blocks(model, len(rows), settings.memory)
+            for block in blocks(model, len(rows), settings.bytes_on(rows.device))
         ]
     )

@@ -4,7 +4,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from aem.kernels import fuses_energy
 from aem.nn.blocks import ResidualBlock, activation_named
+from aem.nn.features import fourier_features
 
 
 class EnergyNetwork(nn.Module):
@@ -26,6 +28,7 @@ class EnergyNetwork(nn.Module):
     ) -> None:
         super().__init__()
         self.activation = activation_named(activation)
+        self.tanh, self.dropout = activation == "tanh", dropout
         # One layer on [x, γ], kept as two matrices; both see the fan-in of the whole.
         joint = nn.Linear(inputs + context, hidden)
         self.from_value = nn.Linear(inputs, hidden, bias=False)
@@ -56,3 +59,43 @@ class EnergyNetwork(nn.Module):
             h = block(h)
         f: Tensor = self.final(self.activation(h))
         return f[..., 0]
+
+    def at(
+        self,
+        x: Float[Tensor, "*B S"],
+        frequencies: Float[Tensor, "*#B F"],
+        projected: Float[Tensor, "*B H"],
+    ) -> Float[Tensor, "*B S"]:
+        """f at the nodes x, embedded with each conditional's frequencies."""
+        if fuses_energy(x, projected.shape[-1]):
+            return self._fused(x, frequencies, projected)
+        f: Tensor = self(fourier_features(x, frequencies[..., None, :]), projected)
+        return f
+
+    def _fused(self, x: Tensor, frequencies: Tensor, projected: Tensor) -> Tensor:
+        """The same by the fused kernels, in bfloat16."""
+        from aem.kernels.energy import FusedEnergy
+
+        layers = [
+            layer
+            for block in self.blocks
+            for layer in (block.first, block.second)
+            if isinstance(layer, nn.Linear)
+        ]
+        hidden = projected.shape[-1]
+        f: Tensor = FusedEnergy.apply(  # type: ignore[no-untyped-call]
+            x.reshape(-1, x.shape[-1]),
+            frequencies.flatten(0, -2) if frequencies.ndim > 1 else frequencies[None],
+            projected.reshape(-1, projected.shape[-1]),
+            self.from_value.weight,
+            torch.stack([layer.weight for layer in layers])
+            if layers
+            else x.new_zeros(0, hidden, hidden),
+            torch.stack([layer.bias for layer in layers]) if layers else x.new_zeros(0, hidden),
+            self.final.weight[0],
+            self.final.bias,
+            self.dropout if self.training else 0.0,
+            self.tanh,
+            torch.bfloat16,
+        )
+        return f.view(x.shape)

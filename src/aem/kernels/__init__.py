@@ -1,0 +1,34 @@
+"""Fused GPU kernels behind the same functions; their PyTorch twins are the reference.
+
+Where a kernel stands in for its twin is decided here, by what can be seen from outside: a CUDA tensor
+in a bfloat16 training step, a shape the kernel takes, Triton installed.
+"""
+
+from importlib.util import find_spec
+
+import torch
+from torch import Tensor
+
+TRITON = find_spec("triton") is not None
+WIDTHS = (32, 64, 128, 256)  # of the energy network
+MOST_COMPONENTS = MOST_NODES = 64  # of the mixture
+
+
+def in_mixed_precision(x: Tensor) -> bool:
+    """A step in bfloat16 on a CUDA device, with Triton at hand."""
+    return TRITON and x.is_cuda and x.dtype == torch.float32 and _autocast_bfloat16()
+
+
+def _autocast_bfloat16() -> bool:
+    return torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") == torch.bfloat16
+
+
+def fuses_energy(x: Tensor, hidden: int) -> bool:
+    """Whether the energy network's kernels take this (nodes are constants to them)."""
+    return in_mixed_precision(x) and hidden in WIDTHS and not x.requires_grad
+
+
+def fuses_mixture(x: Tensor, components: int, nodes: int) -> bool:
+    """Whether the mixture's kernels take this."""
+    small = 1 < components <= MOST_COMPONENTS and 1 < nodes <= MOST_NODES
+    return in_mixed_precision(x) and small and not x.requires_grad

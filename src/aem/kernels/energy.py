@@ -1,0 +1,346 @@
+"""The energy network as one kernel forward and two backward, with its activations on chip.
+
+A tile of nodes passes through all layers without leaving the multiprocessor. What the backward pass
+needs of it, the inputs of the matrices, is written out once, in the type they multiply; their signs
+stand for the ReLU's and the dropout's masks, so no random number is drawn twice. Weight gradients are
+sums over all nodes: a second kernel takes them matrix by matrix, in as many parts as keep the GPU busy.
+
+Nodes are constants (nothing is differentiated with respect to them), so the Fourier features are
+computed where they are used and never stored.
+"""
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+ROWS = 128  # nodes a tile; half as many where the layers are twice as wide
+MOST_PARTS = 32
+PART_ROWS = 512
+
+
+@triton.jit
+def _dot(a, b, total):  # type: ignore[no-untyped-def]
+    return tl.dot(a, b, total, input_precision="ieee")
+
+
+@triton.jit
+def _random_bits(row_hash, column, layer):  # type: ignore[no-untyped-def]
+    """A 32-bit hash of (row, column, layer): multiply-xorshift rounds, as in murmur's finaliser."""
+    c = (column + layer * 0x10001).to(tl.uint32) * 0x9E3779B1
+    h = row_hash[:, None] ^ (c ^ (c >> 15))[None, :]
+    h *= 0x85EBCA6B
+    h ^= h >> 13
+    h *= 0xC2B2AE35
+    return h ^ (h >> 16)
+
+
+@triton.jit
+def _row_hash(rows, seed):  # type: ignore[no-untyped-def]
+    h = rows.to(tl.uint32) * 0x9E3779B1 + seed.to(tl.uint32)
+    h ^= h >> 16
+    h *= 0x7FEB352D
+    h ^= h >> 15
+    h *= 0x846CA68B
+    return h ^ (h >> 16)
+
+
+@triton.jit
+def _activate(h, TANH: tl.constexpr):  # type: ignore[no-untyped-def]
+    if TANH:
+        return 2 * tl.sigmoid(2 * h) - 1
+    return tl.maximum(h, 0.0)
+
+
+@triton.jit
+def _slope(a, TANH: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The activation's derivative, from its value."""
+    if TANH:
+        return 1 - a * a
+    return (a > 0).to(tl.float32)
+
+
+@triton.jit
+def _waves(x, frequency_ptr, place, F, PADDED: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Sines and cosines of x at the frequencies of its column, with their amplitudes."""
+    f = tl.arange(0, PADDED)
+    omega = tl.load(
+        frequency_ptr + place[:, None] * F + f[None, :], mask=(f < F)[None, :], other=0.0
+    )
+    amplitude = tl.rsqrt(tl.maximum(omega * 0.3183098861837907, 1.0))
+    phase = x[:, None] * omega
+    return amplitude * tl.sin(phase), amplitude * tl.cos(phase)
+
+
+@triton.jit
+def _forward_kernel(  # type: ignore[no-untyped-def]
+    x_ptr, frequency_ptr, projected_ptr, value_ptr, matrix_ptr, bias_ptr, final_ptr, final_bias_ptr,
+    out_ptr, saved_ptr, seed_ptr, M, S, PERIOD, F, threshold, scale,
+    H: tl.constexpr, PADDED: tl.constexpr, BLOCKS: tl.constexpr, ROWS: tl.constexpr,
+    TANH: tl.constexpr, DROPOUT: tl.constexpr, SAVE: tl.constexpr,
+):  # fmt: skip
+    rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    inside = rows < M
+    columns = tl.arange(0, H)
+    conditional = rows // S
+    x = tl.load(x_ptr + rows, mask=inside, other=0.0)
+    h = tl.load(
+        projected_ptr + conditional[:, None] * H + columns[None, :], mask=inside[:, None], other=0.0
+    ).to(tl.float32)
+    KIND: tl.constexpr = matrix_ptr.dtype.element_ty
+    E = 1 + 2 * F
+    h += x[:, None] * tl.load(value_ptr + columns * E)[None, :]
+    if PADDED > 0:
+        sines, cosines = _waves(x, frequency_ptr, conditional % PERIOD, F, PADDED)
+        f = tl.arange(0, PADDED)
+        weights = value_ptr + columns[None, :] * E + f[:, None]
+        known = (f < F)[:, None]
+        ws = tl.load(weights + 1, mask=known, other=0.0).to(KIND)
+        wc = tl.load(weights + 1 + F, mask=known, other=0.0).to(KIND)
+        h = _dot(sines.to(KIND), ws, h)
+        h = _dot(cosines.to(KIND), wc, h)
+    element = rows[:, None] * H + columns[None, :]
+    transposed = columns[:, None] + columns[None, :] * H  # [in, out] of a matrix stored [out, in]
+    if DROPOUT:
+        row_hash = _row_hash(rows, tl.load(seed_ptr))
+    for k in tl.static_range(BLOCKS):
+        a = _activate(h, TANH).to(KIND)
+        if SAVE:
+            tl.store(saved_ptr + (2 * k) * M * H + element, a, mask=inside[:, None])
+        t = tl.zeros_like(h) + tl.load(bias_ptr + (2 * k) * H + columns)[None, :]
+        t = _dot(a, tl.load(matrix_ptr + (2 * k) * H * H + transposed), t)
+        u = _activate(t, TANH)
+        if DROPOUT:
+            kept = _random_bits(row_hash, columns, k) >= threshold
+            u = tl.where(kept, u * scale, 0.0)
+        u = u.to(KIND)
+        if SAVE:
+            tl.store(saved_ptr + (2 * k + 1) * M * H + element, u, mask=inside[:, None])
+        h = _dot(u, tl.load(matrix_ptr + (2 * k + 1) * H * H + transposed), h)
+        h += tl.load(bias_ptr + (2 * k + 1) * H + columns)[None, :]
+    a = _activate(h, TANH)
+    if SAVE:
+        tl.store(saved_ptr + (2 * BLOCKS) * M * H + element, a.to(KIND), mask=inside[:, None])
+    f_out = tl.sum(a * tl.load(final_ptr + columns)[None, :], 1) + tl.load(final_bias_ptr)
+    tl.store(out_ptr + rows, f_out, mask=inside)
+
+
+@triton.jit
+def _backward_kernel(  # type: ignore[no-untyped-def]
+    grad_ptr, saved_ptr, matrix_ptr, final_ptr, slopes_ptr, final_part_ptr, M, scale,
+    H: tl.constexpr, BLOCKS: tl.constexpr, ROWS: tl.constexpr,
+    TANH: tl.constexpr, DROPOUT: tl.constexpr,
+):  # fmt: skip
+    KIND: tl.constexpr = matrix_ptr.dtype.element_ty
+    rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    inside = rows < M
+    columns = tl.arange(0, H)
+    element = rows[:, None] * H + columns[None, :]
+    straight = columns[:, None] * H + columns[None, :]  # [out, in]
+    grad = tl.load(grad_ptr + rows, mask=inside, other=0.0)
+    a = tl.load(saved_ptr + (2 * BLOCKS) * M * H + element, mask=inside[:, None], other=0.0).to(
+        tl.float32
+    )
+    tl.store(final_part_ptr + tl.program_id(0) * H + columns, tl.sum(grad[:, None] * a, 0))
+    dh = grad[:, None] * tl.load(final_ptr + columns)[None, :] * _slope(a, TANH)
+    for i in tl.static_range(BLOCKS):
+        k = BLOCKS - 1 - i
+        outer = dh.to(KIND)
+        tl.store(slopes_ptr + (2 * k + 1) * M * H + element, outer, mask=inside[:, None])
+        du = _dot(outer, tl.load(matrix_ptr + (2 * k + 1) * H * H + straight), tl.zeros_like(dh))
+        u = tl.load(saved_ptr + (2 * k + 1) * M * H + element, mask=inside[:, None], other=0.0).to(
+            tl.float32
+        )
+        if DROPOUT:
+            dt = tl.where(u != 0, du * scale * _slope(u / scale, TANH), 0.0)
+        else:
+            dt = du * _slope(u, TANH)
+        inner = dt.to(KIND)
+        tl.store(slopes_ptr + (2 * k) * M * H + element, inner, mask=inside[:, None])
+        da = _dot(inner, tl.load(matrix_ptr + (2 * k) * H * H + straight), tl.zeros_like(dh))
+        a = tl.load(saved_ptr + (2 * k) * M * H + element, mask=inside[:, None], other=0.0).to(
+            tl.float32
+        )
+        dh += da * _slope(a, TANH)
+    tl.store(slopes_ptr + (2 * BLOCKS) * M * H + element, dh.to(KIND), mask=inside[:, None])
+
+
+@triton.jit
+def _weights_kernel(  # type: ignore[no-untyped-def]
+    slopes_ptr, saved_ptr, matrix_part_ptr, bias_part_ptr, M,
+    H: tl.constexpr, TILE: tl.constexpr, ROWS: tl.constexpr, STEPS: tl.constexpr,
+):  # fmt: skip
+    """slopesᵀ · inputs and the slopes' sums, of one matrix over one part of the nodes."""
+    layer, part, tile = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    layers = tl.num_programs(0)
+    out = (tile // (H // TILE)) * TILE + tl.arange(0, TILE)
+    into = (tile % (H // TILE)) * TILE + tl.arange(0, TILE)
+    total = tl.zeros((TILE, TILE), tl.float32)
+    bias = tl.zeros((TILE,), tl.float32)
+    base = layer.to(tl.int64) * M * H
+    for step in range(STEPS):
+        rows = (part.to(tl.int64) * STEPS + step) * ROWS + tl.arange(0, ROWS)
+        inside = (rows < M)[:, None]
+        g = tl.load(slopes_ptr + base + rows[:, None] * H + out[None, :], mask=inside, other=0.0)
+        v = tl.load(saved_ptr + base + rows[:, None] * H + into[None, :], mask=inside, other=0.0)
+        total = _dot(tl.trans(g), v, total)
+        bias += tl.sum(g.to(tl.float32), 0)
+    place = part * layers + layer
+    tl.store(matrix_part_ptr + place * H * H + out[:, None] * H + into[None, :], total)
+    if tile % (H // TILE) == 0:
+        tl.store(bias_part_ptr + place * H + out, bias)
+
+
+@triton.jit
+def _value_kernel(  # type: ignore[no-untyped-def]
+    x_ptr, frequency_ptr, slopes_ptr, part_ptr, M, S, PERIOD, F,
+    H: tl.constexpr, PADDED: tl.constexpr, ROWS: tl.constexpr, STEPS: tl.constexpr,
+):  # fmt: skip
+    """The same for the matrix that reads the embedded value: [H, 1 + 2F]."""
+    part = tl.program_id(0)
+    columns = tl.arange(0, H)
+    linear = tl.zeros((H,), tl.float32)
+    if PADDED > 0:
+        by_sine = tl.zeros((H, PADDED), tl.float32)
+        by_cosine = tl.zeros((H, PADDED), tl.float32)
+    for step in range(STEPS):
+        rows = (part.to(tl.int64) * STEPS + step) * ROWS + tl.arange(0, ROWS)
+        inside = rows < M
+        x = tl.load(x_ptr + rows, mask=inside, other=0.0)
+        g = tl.load(
+            slopes_ptr + rows[:, None] * H + columns[None, :], mask=inside[:, None], other=0.0
+        )
+        linear += tl.sum(g.to(tl.float32) * x[:, None], 0)
+        if PADDED > 0:
+            sines, cosines = _waves(x, frequency_ptr, (rows // S) % PERIOD, F, PADDED)
+            by_sine = _dot(tl.trans(g), sines.to(g.dtype), by_sine)
+            by_cosine = _dot(tl.trans(g), cosines.to(g.dtype), by_cosine)
+    E = 1 + 2 * F
+    out = part_ptr + part * H * E + columns * E
+    tl.store(out, linear)
+    if PADDED > 0:
+        f = tl.arange(0, PADDED)
+        known = (f < F)[None, :]
+        tl.store(out[:, None] + 1 + f[None, :], by_sine, mask=known)
+        tl.store(out[:, None] + 1 + F + f[None, :], by_cosine, mask=known)
+
+
+def _padded(frequencies: int) -> int:
+    """A dot's inner length: at least 16, a power of two; zero for none."""
+    return max(16, triton.next_power_of_2(frequencies)) if frequencies else 0
+
+
+def _tile(hidden: int) -> int:
+    return ROWS if hidden <= 128 else ROWS // 2
+
+
+class FusedEnergy(torch.autograd.Function):
+    """f at S nodes of each of C conditionals: x [C, S], projected [C, H] → [C, S]."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        frequencies: Tensor,
+        projected: Tensor,
+        value: Tensor,
+        matrices: Tensor,
+        biases: Tensor,
+        final: Tensor,
+        final_bias: Tensor,
+        dropout: float,
+        tanh: bool,
+        kind: torch.dtype,
+    ) -> Tensor:
+        """Everything in one launch."""
+        nodes = x.shape[-1]
+        hidden, blocks = projected.shape[-1], len(matrices) // 2
+        x, projected = x.contiguous(), projected.contiguous()
+        m, f = x.numel(), frequencies.shape[-1]
+        save = any(ctx.needs_input_grad)
+        out = torch.empty_like(x, dtype=torch.float32)
+        half = matrices.to(kind).contiguous()
+        saved = half.new_empty((2 * blocks + 1, m, hidden)) if save else half
+        # Drawn on the device: a captured graph gets another one at every replay.
+        seed = torch.randint(2**31 - 1, (1,), device=x.device) if dropout else half
+        rows = _tile(hidden)
+        settings = (m, nodes, len(frequencies), f)
+        _forward_kernel[(triton.cdiv(m, rows),)](
+            x, frequencies, projected, value, half, biases, final, final_bias, out, saved, seed,
+            *settings, int(dropout * 2**32), 1 / (1 - dropout),
+            H=hidden, PADDED=_padded(f), BLOCKS=blocks, ROWS=rows,
+            TANH=tanh, DROPOUT=dropout > 0, SAVE=save, num_warps=8, num_stages=1,
+        )  # fmt: skip
+        ctx.save_for_backward(x, frequencies, half, final, saved)
+        ctx.settings = settings
+        ctx.dropout, ctx.tanh = dropout, tanh
+        ctx.kinds = (projected.dtype, matrices.dtype)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        """Slopes at every matrix's output in one launch, weight gradients in two."""
+        x, frequencies, half, final, saved = ctx.saved_tensors
+        grad = grads[0].contiguous()
+        m, nodes, period, f = ctx.settings
+        layers, hidden = len(half), half.shape[-1]
+        rows = _tile(hidden)
+        tiles = triton.cdiv(m, rows)
+        slopes = torch.empty_like(saved)
+        final_parts = grad.new_empty((tiles, hidden))
+        _backward_kernel[(tiles,)](
+            grad, saved, half, final, slopes, final_parts, m, 1 / (1 - ctx.dropout),
+            H=hidden, BLOCKS=layers // 2, ROWS=rows,
+            TANH=ctx.tanh, DROPOUT=ctx.dropout > 0, num_warps=8, num_stages=1,
+        )  # fmt: skip
+        parts = min(MOST_PARTS, triton.cdiv(m, PART_ROWS))
+        tile = min(hidden, 128)
+        matrix_parts = grad.new_empty((parts, layers, hidden, hidden))
+        bias_parts = grad.new_empty((parts, layers, hidden))
+        if layers:
+            _weights_kernel[(layers, parts, (hidden // tile) ** 2)](
+                slopes, saved, matrix_parts, bias_parts, m,
+                H=hidden, TILE=tile, ROWS=64, STEPS=triton.cdiv(m, 64 * parts),
+                num_warps=8, num_stages=3,
+            )  # fmt: skip
+        value_parts = grad.new_empty((4 * parts, hidden, 1 + 2 * f))
+        _value_kernel[(4 * parts,)](
+            x, frequencies, slopes[-1], value_parts, m, nodes, period, f,
+            H=hidden, PADDED=_padded(f), ROWS=64, STEPS=triton.cdiv(m, 256 * parts),
+            num_warps=4, num_stages=2,
+        )  # fmt: skip
+        projected_kind, matrix_kind = ctx.kinds
+        by_conditional = slopes[-1].view(-1, nodes, hidden).sum(1, dtype=torch.float32)
+        return (
+            None,
+            None,
+            by_conditional.to(projected_kind),
+            value_parts.sum(0),
+            matrix_parts.sum(0).to(matrix_kind),
+            bias_parts.sum(0),
+            final_parts.sum(0),
+            grad.sum().view(1),
+            None,
+            None,
+            None,
+        )
+
+
+def dropout_mask(rows: int, hidden: int, layer: int, dropout: float, seed: int) -> Tensor:
+    """The kernel's mask of one layer, computed by PyTorch: true where a unit is kept. For tests."""
+    low = 0xFFFFFFFF
+
+    def mul(h: Tensor, factor: int) -> Tensor:
+        # Products of 32-bit numbers do not fit 63 bits: in two halves.
+        return (h * (factor & 0xFFFF) + (((h * (factor >> 16)) & 0xFFFF) << 16)) & low
+
+    r = (mul(torch.arange(rows), 0x9E3779B1) + seed) & low
+    r = mul(r ^ (r >> 16), 0x7FEB352D)
+    r = mul(r ^ (r >> 15), 0x846CA68B)
+    r = r ^ (r >> 16)
+    c = mul(torch.arange(hidden) + layer * 0x10001, 0x9E3779B1)
+    h = mul(r[:, None] ^ (c ^ (c >> 15))[None, :], 0x85EBCA6B)
+    h = mul(h ^ (h >> 13), 0xC2B2AE35)
+    return (h ^ (h >> 16)) >= int(dropout * 2**32)

@@ -1,0 +1,179 @@
+"""A Gaussian mixture's log density, its stratified draws, and the data's place among them, at once.
+
+One launch does for a training step what takes PyTorch some eighty: the density of the data, one draw
+of each proposal in each of S strata, and the stratum the data point itself belongs to, whose draw it
+replaces (`aem.estimation` says why). Only the density has a gradient.
+"""
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+CONDITIONALS = 4  # a program
+
+
+@triton.jit
+def _ndtri(p):  # type: ignore[no-untyped-def]
+    """The normal quantile in single precision: Wichura's algorithm AS 241 (PPND7)."""
+    q = p - 0.5
+    r = 0.180625 - q * q
+    centre = (
+        q
+        * (((59.109374720 * r + 159.29113202) * r + 50.434271938) * r + 3.3871327179)
+        / (((67.187563600 * r + 78.757757664) * r + 17.895169469) * r + 1.0)
+    )
+    s = tl.sqrt(-tl.log(tl.minimum(p, 1 - p)))
+    c = s - 1.6
+    near = (((0.17023821103 * c + 1.3067284816) * c + 2.7568153900) * c + 1.4234372777) / (
+        (0.12021132975 * c + 0.73700164250) * c + 1.0
+    )
+    e = s - 5.0
+    far = (((0.017337203997 * e + 0.42868294337) * e + 3.0812263860) * e + 6.6579051150) / (
+        (0.012258202635 * e + 0.24197894225) * e + 1.0
+    )
+    tail = tl.where(s <= 5.0, near, far)
+    return tl.where(tl.abs(q) <= 0.425, centre, tl.where(q < 0, -tail, tail))
+
+
+@triton.jit
+def _mixture(  # type: ignore[no-untyped-def]
+    x_ptr, logits_ptr, locs_ptr, scales_ptr, logit_step, loc_step, scale_step,
+    rows, inside, K, PADDED: tl.constexpr
+):  # fmt: skip
+    """Weights, locations and scales [C, K], standardised data and log joint densities."""
+    k = tl.arange(0, PADDED)
+    known = inside[:, None] & (k < K)[None, :]
+    row, column = rows[:, None], k[None, :]
+    logits = tl.load(logits_ptr + row * logit_step + column, mask=known, other=-float("inf"))
+    logits = tl.where(inside[:, None], logits, 0.0)
+    top = tl.max(logits, 1)
+    raw = tl.exp(logits - top[:, None])
+    total = tl.sum(raw, 1)
+    log_weights = logits - top[:, None] - tl.log(total)[:, None]
+    locs = tl.load(locs_ptr + row * loc_step + column, mask=known, other=0.0)
+    scales = tl.load(scales_ptr + row * scale_step + column, mask=known, other=1.0)
+    x = tl.load(x_ptr + rows, mask=inside, other=0.0)
+    z = (x[:, None] - locs) / scales
+    joint = log_weights - tl.log(scales) - 0.9189385332046727 - 0.5 * z * z
+    highest = tl.max(joint, 1)
+    log_q = highest + tl.log(tl.sum(tl.exp(joint - highest[:, None]), 1))
+    return raw / total[:, None], locs, scales, x, z, joint, log_q
+
+
+@triton.jit
+def _forward_kernel(  # type: ignore[no-untyped-def]
+    x_ptr, logits_ptr, locs_ptr, scales_ptr, seed_ptr, log_q_ptr, points_ptr, own_ptr,
+    logit_step, loc_step, scale_step, N, K, S,
+    PADDED: tl.constexpr, STRATA: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    inside = rows < N
+    weights, locs, scales, x, z, joint, log_q = _mixture(
+        x_ptr, logits_ptr, locs_ptr, scales_ptr, logit_step, loc_step, scale_step,
+        rows, inside, K, PADDED,
+    )  # fmt: skip
+    tl.store(log_q_ptr + rows, log_q, mask=inside)
+    seed = tl.load(seed_ptr)
+    k = tl.arange(0, PADDED)
+    ends = tl.cumsum(weights, 1)
+    whole = tl.sum(weights, 1)
+    ends = ends / whole[:, None]
+
+    # The component the data point came from, drawn by responsibility, and its place in that share.
+    shares = tl.cumsum(tl.exp(joint - log_q[:, None]), 1)
+    drawn = tl.rand(seed, N * STRATA + rows)
+    component = tl.minimum(tl.sum((shares <= drawn[:, None]).to(tl.int32), 1), K - 1)
+    chosen = k[None, :] == component[:, None]
+    below = ends - weights + weights * 0.5 * (1 + tl.erf(z * 0.7071067811865476))
+    position = tl.sum(tl.where(chosen, below, 0.0), 1)
+    own = tl.minimum(tl.maximum((position * S).to(tl.int32), 0), S - 1)
+    tl.store(own_ptr + rows, own.to(tl.int64), mask=inside)
+
+    s = tl.arange(0, STRATA)
+    noise = tl.rand(seed, rows[:, None] * STRATA + s[None, :])
+    u = tl.minimum((s[None, :] + noise) / S, 1 - 5.96e-8)
+    under = (ends[:, :, None] <= u[:, None, :]).to(tl.int32)
+    component = tl.minimum(tl.sum(under, 1), K - 1)
+    chosen = k[None, :, None] == component[:, None, :]
+    end = tl.sum(tl.where(chosen, ends[:, :, None], 0.0), 1)
+    weight = tl.sum(tl.where(chosen, weights[:, :, None], 0.0), 1)
+    loc = tl.sum(tl.where(chosen, locs[:, :, None], 0.0), 1)
+    scale = tl.sum(tl.where(chosen, scales[:, :, None], 0.0), 1)
+    v = 1 - (end - u) / tl.maximum(weight, 5.96e-8)
+    v = tl.minimum(tl.maximum(v, 5.96e-8), 1 - 5.96e-8)
+    y = loc + scale * _ndtri(v)
+    y = tl.where(s[None, :] == own[:, None], x[:, None], y)
+    tl.store(
+        points_ptr + rows[:, None] * S + s[None, :], y, mask=inside[:, None] & (s < S)[None, :]
+    )
+
+
+@triton.jit
+def _backward_kernel(  # type: ignore[no-untyped-def]
+    grad_ptr, x_ptr, logits_ptr, locs_ptr, scales_ptr, d_logits_ptr, d_locs_ptr, d_scales_ptr,
+    logit_step, loc_step, scale_step, N, K, PADDED: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    inside = rows < N
+    weights, locs, scales, x, z, joint, log_q = _mixture(
+        x_ptr, logits_ptr, locs_ptr, scales_ptr, logit_step, loc_step, scale_step,
+        rows, inside, K, PADDED,
+    )  # fmt: skip
+    grad = tl.load(grad_ptr + rows, mask=inside, other=0.0)[:, None]
+    share = tl.exp(joint - log_q[:, None])
+    k = tl.arange(0, PADDED)
+    places = rows[:, None] * K + k[None, :]
+    known = inside[:, None] & (k < K)[None, :]
+    tl.store(d_logits_ptr + places, grad * (share - weights), mask=known)
+    tl.store(d_locs_ptr + places, grad * share * z / scales, mask=known)
+    tl.store(d_scales_ptr + places, grad * share * (z * z - 1) / scales, mask=known)
+
+
+class FusedMixture(torch.autograd.Function):
+    """(log q(x) [N], points [N, S] with x in its stratum, that stratum [N])."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, logits: Tensor, locs: Tensor, scales: Tensor, nodes: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """All in one launch."""
+        x = x.contiguous()
+        n, k = logits.shape
+        steps = _row_steps(logits, locs, scales)
+        log_q = torch.empty_like(x)
+        points = x.new_empty((n, nodes))
+        own = torch.empty_like(x, dtype=torch.long)
+        # Drawn on the device: a captured graph gets another one at every replay.
+        seed = torch.randint(2**31 - 1, (1,), device=x.device)
+        _forward_kernel[(triton.cdiv(n, CONDITIONALS),)](
+            x, logits, locs, scales, seed, log_q, points, own, *steps, n, k, nodes,
+            PADDED=triton.next_power_of_2(k), STRATA=triton.next_power_of_2(nodes),
+            ROWS=CONDITIONALS, num_warps=4,
+        )  # fmt: skip
+        ctx.save_for_backward(x, logits, locs, scales)
+        ctx.steps = steps
+        ctx.mark_non_differentiable(points, own)
+        return log_q, points, own
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        """Responsibilities, in closed form."""
+        x, logits, locs, scales = ctx.saved_tensors
+        n, k = logits.shape
+        slopes = [x.new_empty((n, k)) for _ in range(3)]
+        rows = 4 * CONDITIONALS
+        _backward_kernel[(triton.cdiv(n, rows),)](
+            grads[0].contiguous(), x, logits, locs, scales, *slopes,
+            *ctx.steps, n, k,
+            PADDED=triton.next_power_of_2(k), ROWS=rows, num_warps=4,
+        )  # fmt: skip
+        return None, *slopes, None
+
+
+def _row_steps(*parts: Tensor) -> list[int]:
+    """From row to row: the parts may be slices of the network's output, read where they are."""
+    assert all(part.stride(-1) == 1 for part in parts)
+    return [part.stride(0) for part in parts]

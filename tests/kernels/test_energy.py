@@ -1,0 +1,121 @@
+"""The fused energy network against PyTorch in float64, forward and gradients."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from aem.nn.energy import EnergyNetwork
+from aem.nn.features import fourier_features
+
+kernel = pytest.importorskip("aem.kernels.energy", reason="Triton is not installed")
+# The interpreter has no bfloat16; there the same code runs in float32.
+GPU = torch.cuda.is_available()
+KIND = torch.bfloat16 if GPU else torch.float32
+CLOSE = 2e-2 if GPU else 1e-5
+
+# conditionals, nodes, hidden, blocks, frequencies, features, activation, dropout
+SHAPES = [
+    (5, 7, 32, 2, 0, 1, "relu", 0.0),
+    (6, 20, 64, 1, 3, 2, "tanh", 0.0),
+    (9, 21, 128, 2, 16, 3, "relu", 0.2),
+    (7, 5, 32, 2, 5, 7, "tanh", 0.25),
+    (3, 50, 128, 4, 8, 3, "relu", 0.0),
+    (4, 6, 256, 1, 2, 2, "relu", 0.5),
+    (11, 1, 64, 0, 4, 11, "relu", 0.2),
+]
+LARGE = [
+    (512 * 6, 20, 128, 4, 16, 6, "relu", 0.2),
+    (131 * 63, 20, 128, 4, 8, 63, "relu", 0.0),
+    (257 * 128, 3, 64, 3, 1, 128, "tanh", 0.1),
+    (999, 64, 256, 2, 17, 1, "relu", 0.3),
+]
+
+
+def network(hidden: int, blocks: int, frequencies: int, activation: str) -> EnergyNetwork:
+    torch.manual_seed(hidden + blocks)
+    net = EnergyNetwork(1 + 2 * frequencies, 8, hidden=hidden, blocks=blocks, activation=activation)
+    for name, parameter in net.named_parameters():
+        if "second" in name:  # starts at zero, where half of the gradients vanish
+            torch.nn.init.normal_(parameter, std=0.3 / hidden**0.5)
+    return net
+
+
+def parameters(net: EnergyNetwork) -> list[Tensor]:
+    parts = (net.from_value, net.blocks, net.final)
+    return [p for part in parts for p in part.parameters()]
+
+
+def twin(
+    net: EnergyNetwork, x: Tensor, omega: Tensor, projected: Tensor, dropout: float, seed: int
+) -> Tensor:
+    """The network written out, with the kernel's own dropout masks."""
+    h = net.from_value(fourier_features(x, omega[:, None, :])) + projected[:, None, :]
+    for k, block in enumerate(net.blocks):
+        u = net.activation(block.first(net.activation(h)))  # type: ignore[operator, union-attr]
+        if dropout:
+            mask = kernel.dropout_mask(x.numel(), h.shape[-1], k, dropout, seed)
+            u = u * mask.to(x.device).view_as(u) / (1 - dropout)
+        h = h + block.second(u)  # type: ignore[operator, union-attr]
+    f: Tensor = net.final(net.activation(h))[..., 0]
+    return f
+
+
+def relative(a: Tensor, b: Tensor) -> float:
+    return float((a.detach().double() - b.detach()).norm() / b.detach().norm().clamp_min(1e-9))
+
+
+@pytest.mark.parametrize("shape", SHAPES + (LARGE if GPU else []))
+def test_forward_and_gradients_agree_with_the_twin(
+    shape: tuple[int, int, int, int, int, int, str, float], device: torch.device
+) -> None:
+    conditionals, nodes, hidden, blocks, frequencies, features, activation, dropout = shape
+    net = network(hidden, blocks, frequencies, activation).to(device)
+    x = torch.randn(conditionals, nodes, device=device)
+    omega = torch.rand(features, frequencies, device=device) * 30
+    projected = torch.randn(conditionals, hidden, device=device).requires_grad_()
+    slope = torch.randn(conditionals, nodes, device=device)
+    layers = [part for block in net.blocks for part in (block.first, block.second)]  # type: ignore[union-attr]
+    torch.manual_seed(5)
+    f = kernel.FusedEnergy.apply(
+        x,
+        omega,
+        projected,
+        net.from_value.weight,
+        torch.stack([layer.weight for layer in layers])
+        if layers
+        else x.new_zeros(0, hidden, hidden),  # type: ignore[misc]
+        torch.stack([layer.bias for layer in layers]) if layers else x.new_zeros(0, hidden),  # type: ignore[misc]
+        net.final.weight[0],
+        net.final.bias,
+        dropout,
+        activation == "tanh",
+        KIND,
+    )
+    found = torch.autograd.grad(f, [projected, *parameters(net)], slope)
+    torch.manual_seed(5)
+    seed = int(torch.randint(2**31 - 1, (1,), device=device))
+    double = network(hidden, blocks, frequencies, activation).to(device).double()
+    exact = projected.detach().double().requires_grad_()
+    own = omega.double()[torch.arange(conditionals, device=device) % features]
+    reference = twin(double, x.double(), own, exact, dropout, seed)
+    expected = torch.autograd.grad(reference, [exact, *parameters(double)], slope.double())
+    assert relative(f, reference) < CLOSE
+    for a, b in zip(found, expected, strict=True):
+        assert relative(a, b) < CLOSE
+
+
+def test_dropout_masks_are_as_random_as_they_should_be() -> None:
+    """The right share is kept, and rows, columns and layers know nothing of each other."""
+    masks = torch.stack([kernel.dropout_mask(4000, 128, k, 0.2, 12345) for k in range(4)]).double()
+    assert float(masks.mean()) == pytest.approx(0.8, abs=0.002)
+    centred = masks - 0.8
+    noise = 0.16 / (4000 * 128) ** 0.5
+    for shift in (1, 2, 20, 64):
+        assert abs(float((centred[:, shift:] * centred[:, :-shift]).mean())) < 4 * noise
+        assert abs(float((centred[..., shift:] * centred[..., :-shift]).mean())) < 4 * noise
+    for i in range(3):
+        assert abs(float((centred[i] * centred[i + 1]).mean())) < 4 * 2 * noise
+    per_column = masks.mean(1)
+    assert float(per_column.std()) < 1.3 * 0.4 / 4000**0.5
+    other = kernel.dropout_mask(4000, 128, 0, 0.2, 12346).double() - 0.8
+    assert abs(float((centred[0] * other).mean())) < 4 * 2 * noise

@@ -1,0 +1,67 @@
+"""The fused mixture against PyTorch in float64, and its draws against what they should be."""
+
+import pytest
+import torch
+
+from aem.proposals import GaussianMixture, nodes_around
+
+kernel = pytest.importorskip("aem.kernels.mixture", reason="Triton is not installed")
+
+
+def mixture(rows: int, components: int, device: torch.device) -> list[torch.Tensor]:
+    torch.manual_seed(rows + components)
+    logits, locs = torch.randn(2, rows, components, device=device)
+    return [logits, locs, 0.05 + torch.rand(rows, components, device=device)]
+
+
+@pytest.mark.parametrize(("rows", "components", "nodes"), [(7, 5, 6), (50, 20, 20), (13, 2, 33)])
+def test_log_density_and_its_gradient(
+    rows: int, components: int, nodes: int, device: torch.device
+) -> None:
+    parts = mixture(rows, components, device)
+    x, slope = torch.randn(2, rows, device=device)
+    # As the network emits them: slices of one output.
+    packed = torch.cat(parts, -1).requires_grad_()
+    log_q, _, _ = kernel.FusedMixture.apply(x, *packed.split(components, -1), nodes)
+    (found,) = torch.autograd.grad(log_q, packed, slope)
+    exact = torch.cat(parts, -1).double().requires_grad_()
+    reference = GaussianMixture(*exact.split(components, -1)).log_prob(x.double()[:, None])[:, 0]
+    (expected,) = torch.autograd.grad(reference, exact, slope.double())
+    torch.testing.assert_close(log_q.double(), reference, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_points_lie_in_their_strata_and_the_data_in_its_own(device: torch.device) -> None:
+    """By the order of components, each stratum of [0, 1) has one point; x has replaced one."""
+    rows, components, nodes = 200, 6, 10
+    parts = mixture(rows, components, device)
+    x = torch.randn(rows, device=device)
+    _, points, own = kernel.FusedMixture.apply(x, *parts, nodes)
+    assert torch.equal(points.gather(-1, own[:, None])[:, 0], x)
+    double = GaussianMixture(*(p.double() for p in parts))
+    # A point of stratum s comes from a component whose share of [0, 1) meets the stratum.
+    ends = double.log_weights.exp().cumsum(-1)
+    starts = ends - double.log_weights.exp()
+    strata = torch.arange(nodes, device=device) / nodes
+    meets = (starts[:, None, :] < strata[:, None] + 1 / nodes) & (
+        ends[:, None, :] > strata[:, None]
+    )
+    z = (points.double()[..., None] - double.locs[:, None, :]) / double.scales[:, None, :]
+    u = starts[:, None, :] + (ends - starts)[:, None, :] * torch.special.ndtr(z)
+    inside = (u > strata[:, None] - 1e-5) & (u < strata[:, None] + 1 / nodes + 1e-5)
+    assert bool((inside & meets).any(-1).all())
+
+
+def test_the_same_distribution_as_the_twin(device: torch.device) -> None:
+    """Moments of points and strata over many draws of one mixture."""
+    parts = [p.expand(4000, -1).contiguous() for p in mixture(1, 4, device)]
+    x = torch.linspace(-2, 2, 4000, device=device)
+    torch.manual_seed(0)
+    _, points, own = kernel.FusedMixture.apply(x, *parts, 8)
+    _, other, others_own = nodes_around(GaussianMixture(*parts), x, 8)
+    for moment in (1, 2):
+        a, b = points.pow(moment).mean(0), other.pow(moment).mean(0)
+        spread = other.pow(moment).std(0) / 4000**0.5
+        assert bool(((a - b).abs() < 6 * spread).all())
+    counts = torch.stack([torch.bincount(o, minlength=8) for o in (own, others_own)]).double()
+    assert float((counts[0] - counts[1]).abs().max()) < 6 * 1000**0.5
