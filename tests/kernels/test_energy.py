@@ -11,7 +11,6 @@ kernel = pytest.importorskip("aem.kernels.energy", reason="Triton is not install
 # The interpreter has no bfloat16; there the same code runs in float32.
 GPU = torch.cuda.is_available()
 KIND = torch.bfloat16 if GPU else torch.float32
-CLOSE = 2e-2 if GPU else 1e-5
 
 # conditionals, nodes, hidden, blocks, frequencies, features, activation, dropout
 SHAPES = [
@@ -99,9 +98,18 @@ def test_forward_and_gradients_agree_with_the_twin(
     own = omega.double()[torch.arange(conditionals, device=device) % features]
     reference = twin(double, x.double(), own, exact, dropout, seed)
     expected = torch.autograd.grad(reference, [exact, *parameters(double)], slope.double())
-    assert relative(f, reference) < CLOSE
-    for a, b in zip(found, expected, strict=True):
-        assert relative(a, b) < CLOSE
+    if not GPU:
+        assert relative(f, reference) < 1e-5
+        assert all(relative(a, b) < 1e-5 for a, b in zip(found, expected, strict=True))
+        return
+    # In bfloat16 nobody is exact; the kernel must be as good as PyTorch's own mixed precision.
+    own = own.float()
+    with torch.autocast("cuda", torch.bfloat16):
+        usual = twin(net, x, own, projected, dropout, seed)
+    mixed = torch.autograd.grad(usual, [projected, *parameters(net)], slope)
+    assert relative(f, reference) < 1.5 * relative(usual, reference) + 1e-3
+    for a, b, c in zip(found, expected, mixed, strict=True):
+        assert relative(a, b) < 1.5 * relative(c, b) + 1e-3
 
 
 def test_dropout_masks_are_as_random_as_they_should_be() -> None:

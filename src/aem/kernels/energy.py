@@ -77,11 +77,13 @@ def _waves(x, frequency_ptr, place, F, PADDED: tl.constexpr):  # type: ignore[no
 @triton.jit
 def _forward_kernel(  # type: ignore[no-untyped-def]
     x_ptr, frequency_ptr, projected_ptr, value_ptr, matrix_ptr, bias_ptr, final_ptr, final_bias_ptr,
-    out_ptr, saved_ptr, seed_ptr, M, S, PERIOD, F, threshold, scale,
+    out_ptr, saved_ptr, seed_ptr, M, LAYER, S, PERIOD, F, threshold, scale,
     H: tl.constexpr, PADDED: tl.constexpr, BLOCKS: tl.constexpr, ROWS: tl.constexpr,
-    TANH: tl.constexpr, DROPOUT: tl.constexpr, SAVE: tl.constexpr,
+    TANH: tl.constexpr, DROPOUT: tl.constexpr, SAVE: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    KIND: tl.constexpr = matrix_ptr.dtype.element_ty
+    start = tl.program_id(0) * ROWS
+    rows = start + tl.arange(0, ROWS)
     inside = rows < M
     columns = tl.arange(0, H)
     conditional = rows // S
@@ -89,7 +91,6 @@ def _forward_kernel(  # type: ignore[no-untyped-def]
     h = tl.load(
         projected_ptr + conditional[:, None] * H + columns[None, :], mask=inside[:, None], other=0.0
     ).to(tl.float32)
-    KIND: tl.constexpr = matrix_ptr.dtype.element_ty
     E = 1 + 2 * F
     h += x[:, None] * tl.load(value_ptr + columns * E)[None, :]
     if PADDED > 0:
@@ -101,90 +102,96 @@ def _forward_kernel(  # type: ignore[no-untyped-def]
         wc = tl.load(weights + 1 + F, mask=known, other=0.0).to(KIND)
         h = _dot(sines.to(KIND), ws, h)
         h = _dot(cosines.to(KIND), wc, h)
-    element = rows[:, None] * H + columns[None, :]
-    transposed = columns[:, None] + columns[None, :] * H  # [in, out] of a matrix stored [out, in]
+    # Offsets within a tile are the same for all: the compiler folds them into the instructions.
+    here = tl.arange(0, ROWS)[:, None] * H + columns[None, :]
+    square = columns[:, None] * H + columns[None, :]
+    saved_here = saved_ptr + start.to(tl.int64) * H
+    row_hash = rows.to(tl.uint32)
     if DROPOUT:
         row_hash = _row_hash(rows, tl.load(seed_ptr))
-    for k in tl.static_range(BLOCKS):
+    for k in tl.range(BLOCKS, num_stages=STAGES):
+        first = tl.load(matrix_ptr + 2 * k * H * H + square)
+        second = tl.load(matrix_ptr + (2 * k + 1) * H * H + square)
         a = _activate(h, TANH).to(KIND)
-        if SAVE:
-            tl.store(saved_ptr + (2 * k) * M * H + element, a, mask=inside[:, None])
-        t = tl.zeros_like(h) + tl.load(bias_ptr + (2 * k) * H + columns)[None, :]
-        t = _dot(a, tl.load(matrix_ptr + (2 * k) * H * H + transposed), t)
+        t = _dot(a, first, tl.zeros((ROWS, H), tl.float32))
+        t += tl.load(bias_ptr + 2 * k * H + columns)[None, :]
         u = _activate(t, TANH)
         if DROPOUT:
             kept = _random_bits(row_hash, columns, k) >= threshold
             u = tl.where(kept, u * scale, 0.0)
         u = u.to(KIND)
         if SAVE:
-            tl.store(saved_ptr + (2 * k + 1) * M * H + element, u, mask=inside[:, None])
-        h = _dot(u, tl.load(matrix_ptr + (2 * k + 1) * H * H + transposed), h)
+            tl.store(saved_here + 2 * k * LAYER + here, a)
+            tl.store(saved_here + (2 * k + 1) * LAYER + here, u)
+        h = _dot(u, second, h)
         h += tl.load(bias_ptr + (2 * k + 1) * H + columns)[None, :]
     a = _activate(h, TANH)
     if SAVE:
-        tl.store(saved_ptr + (2 * BLOCKS) * M * H + element, a.to(KIND), mask=inside[:, None])
+        tl.store(saved_here + 2 * BLOCKS * LAYER + here, a.to(KIND))
     f_out = tl.sum(a * tl.load(final_ptr + columns)[None, :], 1) + tl.load(final_bias_ptr)
     tl.store(out_ptr + rows, f_out, mask=inside)
 
 
 @triton.jit
 def _backward_kernel(  # type: ignore[no-untyped-def]
-    grad_ptr, saved_ptr, matrix_ptr, final_ptr, slopes_ptr, final_part_ptr, M, scale,
+    grad_ptr, saved_ptr, matrix_ptr, final_ptr, slopes_ptr, final_part_ptr, M, LAYER, scale,
     H: tl.constexpr, BLOCKS: tl.constexpr, ROWS: tl.constexpr,
-    TANH: tl.constexpr, DROPOUT: tl.constexpr,
+    TANH: tl.constexpr, DROPOUT: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     KIND: tl.constexpr = matrix_ptr.dtype.element_ty
-    rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    inside = rows < M
+    start = tl.program_id(0) * ROWS
+    rows = start + tl.arange(0, ROWS)
     columns = tl.arange(0, H)
-    element = rows[:, None] * H + columns[None, :]
-    straight = columns[:, None] * H + columns[None, :]  # [out, in]
-    grad = tl.load(grad_ptr + rows, mask=inside, other=0.0)
-    a = tl.load(saved_ptr + (2 * BLOCKS) * M * H + element, mask=inside[:, None], other=0.0).to(
-        tl.float32
-    )
+    here = tl.arange(0, ROWS)[:, None] * H + columns[None, :]
+    square = columns[:, None] * H + columns[None, :]
+    saved_here = saved_ptr + start.to(tl.int64) * H
+    slopes_here = slopes_ptr + start.to(tl.int64) * H
+    # Rows beyond the last have no slope, and so no part in anything below.
+    grad = tl.load(grad_ptr + rows, mask=rows < M, other=0.0)
+    a = tl.load(saved_here + 2 * BLOCKS * LAYER + here).to(tl.float32)
     tl.store(final_part_ptr + tl.program_id(0) * H + columns, tl.sum(grad[:, None] * a, 0))
     dh = grad[:, None] * tl.load(final_ptr + columns)[None, :] * _slope(a, TANH)
-    for i in tl.static_range(BLOCKS):
+    for i in tl.range(BLOCKS, num_stages=STAGES):
         k = BLOCKS - 1 - i
+        second = tl.load(matrix_ptr + (2 * k + 1) * H * H + square)
+        first = tl.load(matrix_ptr + 2 * k * H * H + square)
+        u = tl.load(saved_here + (2 * k + 1) * LAYER + here).to(tl.float32)
         outer = dh.to(KIND)
-        tl.store(slopes_ptr + (2 * k + 1) * M * H + element, outer, mask=inside[:, None])
-        du = _dot(outer, tl.load(matrix_ptr + (2 * k + 1) * H * H + straight), tl.zeros_like(dh))
-        u = tl.load(saved_ptr + (2 * k + 1) * M * H + element, mask=inside[:, None], other=0.0).to(
-            tl.float32
-        )
+        tl.store(slopes_here + (2 * k + 1) * LAYER + here, outer)
+        du = _dot(outer, second, tl.zeros((ROWS, H), tl.float32))
         if DROPOUT:
             dt = tl.where(u != 0, du * scale * _slope(u / scale, TANH), 0.0)
         else:
             dt = du * _slope(u, TANH)
         inner = dt.to(KIND)
-        tl.store(slopes_ptr + (2 * k) * M * H + element, inner, mask=inside[:, None])
-        da = _dot(inner, tl.load(matrix_ptr + (2 * k) * H * H + straight), tl.zeros_like(dh))
-        a = tl.load(saved_ptr + (2 * k) * M * H + element, mask=inside[:, None], other=0.0).to(
-            tl.float32
-        )
+        tl.store(slopes_here + 2 * k * LAYER + here, inner)
+        da = _dot(inner, first, tl.zeros((ROWS, H), tl.float32))
+        a = tl.load(saved_here + 2 * k * LAYER + here).to(tl.float32)
         dh += da * _slope(a, TANH)
-    tl.store(slopes_ptr + (2 * BLOCKS) * M * H + element, dh.to(KIND), mask=inside[:, None])
+    tl.store(slopes_here + 2 * BLOCKS * LAYER + here, dh.to(KIND))
 
 
 @triton.jit
 def _weights_kernel(  # type: ignore[no-untyped-def]
-    slopes_ptr, saved_ptr, matrix_part_ptr, bias_part_ptr, M,
+    slopes_ptr, saved_ptr, matrix_part_ptr, bias_part_ptr, LAYER,
     H: tl.constexpr, TILE: tl.constexpr, ROWS: tl.constexpr, STEPS: tl.constexpr,
+    STAGES: tl.constexpr,
 ):  # fmt: skip
     """slopesᵀ · inputs and the slopes' sums, of one matrix over one part of the nodes."""
     layer, part, tile = tl.program_id(0), tl.program_id(1), tl.program_id(2)
-    layers = tl.num_programs(0)
+    layers, parts = tl.num_programs(0), tl.num_programs(1)
     out = (tile // (H // TILE)) * TILE + tl.arange(0, TILE)
     into = (tile % (H // TILE)) * TILE + tl.arange(0, TILE)
     total = tl.zeros((TILE, TILE), tl.float32)
     bias = tl.zeros((TILE,), tl.float32)
-    base = layer.to(tl.int64) * M * H
-    for step in range(STEPS):
-        rows = (part.to(tl.int64) * STEPS + step) * ROWS + tl.arange(0, ROWS)
-        inside = (rows < M)[:, None]
-        g = tl.load(slopes_ptr + base + rows[:, None] * H + out[None, :], mask=inside, other=0.0)
-        v = tl.load(saved_ptr + base + rows[:, None] * H + into[None, :], mask=inside, other=0.0)
+    base = layer.to(tl.int64) * LAYER
+    local = tl.arange(0, ROWS)[:, None] * H
+    for step in tl.range(STEPS, num_stages=STAGES):
+        # Parts take turns; the last turn may find nothing left.
+        first = (step * parts + part).to(tl.int64) * ROWS * H
+        there = first < LAYER
+        g = tl.load(slopes_ptr + base + first + local + out[None, :], mask=there, other=0.0)
+        v = tl.load(saved_ptr + base + first + local + into[None, :], mask=there, other=0.0)
         total = _dot(tl.trans(g), v, total)
         bias += tl.sum(g.to(tl.float32), 0)
     place = part * layers + layer
@@ -206,7 +213,7 @@ def _value_kernel(  # type: ignore[no-untyped-def]
         by_sine = tl.zeros((H, PADDED), tl.float32)
         by_cosine = tl.zeros((H, PADDED), tl.float32)
     for step in range(STEPS):
-        rows = (part.to(tl.int64) * STEPS + step) * ROWS + tl.arange(0, ROWS)
+        rows = (part * STEPS + step) * ROWS + tl.arange(0, ROWS)
         inside = rows < M
         x = tl.load(x_ptr + rows, mask=inside, other=0.0)
         g = tl.load(
@@ -236,6 +243,11 @@ def _tile(hidden: int) -> int:
     return ROWS if hidden <= 128 else ROWS // 2
 
 
+def _stages(hidden: int) -> int:
+    """How many blocks' matrices are on their way at once: as many as shared memory holds."""
+    return 2 if hidden <= 128 else 1
+
+
 class FusedEnergy(torch.autograd.Function):
     """f at S nodes of each of C conditionals: x [C, S], projected [C, H] → [C, S]."""
 
@@ -259,21 +271,24 @@ class FusedEnergy(torch.autograd.Function):
         hidden, blocks = projected.shape[-1], len(matrices) // 2
         x, projected = x.contiguous(), projected.contiguous()
         m, f = x.numel(), frequencies.shape[-1]
+        rows = _tile(hidden)
+        tiles = triton.cdiv(m, rows)
         save = any(ctx.needs_input_grad)
         out = torch.empty_like(x, dtype=torch.float32)
-        half = matrices.to(kind).contiguous()
-        saved = half.new_empty((2 * blocks + 1, m, hidden)) if save else half
+        half = matrices.to(kind)
+        # Whole tiles: no store or load of them needs a mask.
+        saved = half.new_empty((2 * blocks + 1, tiles * rows, hidden)) if save else half
         # Drawn on the device: a captured graph gets another one at every replay.
         seed = torch.randint(2**31 - 1, (1,), device=x.device) if dropout else half
-        rows = _tile(hidden)
-        settings = (m, nodes, len(frequencies), f)
-        _forward_kernel[(triton.cdiv(m, rows),)](
-            x, frequencies, projected, value, half, biases, final, final_bias, out, saved, seed,
+        settings = (nodes, len(frequencies), f)
+        _forward_kernel[(tiles,)](
+            x, frequencies, projected, value, half.transpose(-1, -2).contiguous(), biases,
+            final, final_bias, out, saved, seed, m, tiles * rows * hidden,
             *settings, int(dropout * 2**32), 1 / (1 - dropout),
             H=hidden, PADDED=_padded(f), BLOCKS=blocks, ROWS=rows,
-            TANH=tanh, DROPOUT=dropout > 0, SAVE=save, num_warps=8, num_stages=1,
+            TANH=tanh, DROPOUT=dropout > 0, SAVE=save, STAGES=_stages(hidden), num_warps=8,
         )  # fmt: skip
-        ctx.save_for_backward(x, frequencies, half, final, saved)
+        ctx.save_for_backward(x, frequencies, half.contiguous(), final, saved)
         ctx.settings = settings
         ctx.dropout, ctx.tanh = dropout, tanh
         ctx.kinds = (projected.dtype, matrices.dtype)
@@ -284,16 +299,16 @@ class FusedEnergy(torch.autograd.Function):
         """Slopes at every matrix's output in one launch, weight gradients in two."""
         x, frequencies, half, final, saved = ctx.saved_tensors
         grad = grads[0].contiguous()
-        m, nodes, period, f = ctx.settings
-        layers, hidden = len(half), half.shape[-1]
+        nodes, period, f = ctx.settings
+        m, layers, hidden = x.numel(), len(half), half.shape[-1]
         rows = _tile(hidden)
-        tiles = triton.cdiv(m, rows)
+        tiles = saved.shape[1] // rows
         slopes = torch.empty_like(saved)
         final_parts = grad.new_empty((tiles, hidden))
         _backward_kernel[(tiles,)](
-            grad, saved, half, final, slopes, final_parts, m, 1 / (1 - ctx.dropout),
-            H=hidden, BLOCKS=layers // 2, ROWS=rows,
-            TANH=ctx.tanh, DROPOUT=ctx.dropout > 0, num_warps=8, num_stages=1,
+            grad, saved, half, final, slopes, final_parts, m, tiles * rows * hidden,
+            1 / (1 - ctx.dropout), H=hidden, BLOCKS=layers // 2, ROWS=rows,
+            TANH=ctx.tanh, DROPOUT=ctx.dropout > 0, STAGES=_stages(hidden), num_warps=8,
         )  # fmt: skip
         parts = min(MOST_PARTS, triton.cdiv(m, PART_ROWS))
         tile = min(hidden, 128)
@@ -301,9 +316,9 @@ class FusedEnergy(torch.autograd.Function):
         bias_parts = grad.new_empty((parts, layers, hidden))
         if layers:
             _weights_kernel[(layers, parts, (hidden // tile) ** 2)](
-                slopes, saved, matrix_parts, bias_parts, m,
-                H=hidden, TILE=tile, ROWS=64, STEPS=triton.cdiv(m, 64 * parts),
-                num_warps=8, num_stages=3,
+                slopes, saved, matrix_parts, bias_parts, tiles * rows * hidden,
+                H=hidden, TILE=tile, ROWS=64, STEPS=triton.cdiv(tiles * rows, 64 * parts),
+                STAGES=3, num_warps=8,
             )  # fmt: skip
         value_parts = grad.new_empty((4 * parts, hidden, 1 + 2 * f))
         _value_kernel[(4 * parts,)](
@@ -312,7 +327,7 @@ class FusedEnergy(torch.autograd.Function):
             num_warps=4, num_stages=2,
         )  # fmt: skip
         projected_kind, matrix_kind = ctx.kinds
-        by_conditional = slopes[-1].view(-1, nodes, hidden).sum(1, dtype=torch.float32)
+        by_conditional = slopes[-1, :m].view(-1, nodes, hidden).sum(1, dtype=torch.float32)
         return (
             None,
             None,
