@@ -170,6 +170,6 @@ def test_a_wave_in_the_far_tail_is_not_missed() -> None:
 
 
 def test_settings_are_checked() -> None:
-    for wrong in ({"tolerance": 0.0}, {"tolerance": math.nan}, {"max_nodes": 0}, {"memory": 0}):
+    for wrong in ({"tolerance": 0.0}, {"tolerance": math.nan}, {"max_nodes": 0}, {"memory": -1}):
         with pytest.raises(AemError):
             Quadrature(**wrong)
