@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from aem.commands import data, evaluate, fit, reproduce, sample, score
+from aem.commands import data, evaluate, fit, report, reproduce, sample, score
 from aem.errors import AemError
 
 app = typer.Typer(
@@ -15,6 +15,7 @@ app = typer.Typer(
 app.command(epilog=fit.EPILOG)(fit.fit)
 app.command(epilog=score.EPILOG)(score.score)
 app.command(epilog=sample.EPILOG)(sample.sample)
+app.command(epilog=report.EPILOG)(report.report)
 app.add_typer(reproduce.app, name="reproduce")
 app.add_typer(data.app, name="data")
 app.command()(evaluate.evaluate)

@@ -1,0 +1,98 @@
+"""`aem report`: one page about a model and a table."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from aem.commands.progress import Progress
+from aem.commands.streams import STANDARD, read_rows
+from aem.errors import AemError
+from aem.io import write_atomically
+from aem.report import Limits, build, render
+from aem.tablemodel import TableModel
+from aem.training.loop import choose_device
+
+KINDS = (".html", ".htm")
+
+EPILOG = """
+Examples:
+
+  aem report wine.model wine.csv --out report.html
+
+  aem report sensors.model today.parquet --rows 5000 --out today.html
+
+  cat new.csv | aem report wine.model - --out - > report.html
+"""
+
+
+def report(
+    model: Annotated[Path, typer.Argument(help="A model file.")],
+    data: Annotated[str, typer.Argument(help="CSV, TSV, Parquet or .npy; - for standard input.")],
+    out: Annotated[str, typer.Option(help="An .html file; - for standard output.")],
+    rows: Annotated[
+        int | None,
+        typer.Option(help="Rows to score exactly, at random.", show_default="chosen", min=2),
+    ] = None,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option(help="A column the model does not know; may be given several times."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the samples, and of the choice of rows.")] = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the page's main numbers as JSON.")
+    ] = False,
+) -> None:
+    """Show how a model sees a table, on one page that works offline.
+
+    Training curves, columns and pairs of columns against samples, the calibration of each column,
+    the most surprising rows with the columns to blame, the error of the scores, and how the model
+    was made. Of a large table a random part is scored, and the page says how much. Rows the model
+    was not fitted on are the better test.
+    """
+    _check(out, as_json)
+    table = TableModel.load(model, choose_device(device))
+    known = [name for name in table.about.get("dropped", ()) if name not in (drop or ())]
+    found = read_rows(data, wanted=table.columns, drop=drop or (), ignore=known)
+    name = "standard input" if data == STANDARD else Path(data).name
+    limits = Limits.for_table(len(found.values), len(table.columns), rows)
+    with Progress() as progress:
+        made = build(
+            table,
+            found.values,
+            path=model,
+            data=name,
+            limits=limits,
+            seed=seed,
+            report=progress,
+        )
+    content = render(made.record).encode()
+    if out == STANDARD:
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+        return
+    write_atomically(Path(out), content)
+    if as_json:
+        metrics = {"model": str(model), "data": data, "out": out, **made.metrics}
+        typer.echo(json.dumps(metrics, indent=2, allow_nan=False))
+        return
+    console = Console()
+    for line in made.record["summary"]:
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
+    console.print(f"The report is {out}.", highlight=False, soft_wrap=True, markup=False)
+
+
+def _check(out: str, as_json: bool) -> None:
+    """Refuse what could not be written before the work begins."""
+    if out == STANDARD:
+        if as_json:
+            raise AemError("the page and --json cannot both go to standard output")
+        return
+    if Path(out).suffix.lower() not in KINDS:
+        raise AemError(f"{out} is not the name of a page: {' or '.join(KINDS)}")
+    if Path(out).is_dir():
+        raise AemError(f"{out} is a folder, not a file to write the report to")

@@ -1,0 +1,118 @@
+"""PIT values: where in its own conditional distribution does each value lie?
+
+If the model is right they are uniform. A discrete value owns an interval of them, the probability of
+its cell; one point of it is drawn at random, which is uniform again.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.stats import binom, kstest
+
+from aem.conditional import Conditional
+from aem.discrete import Discrete
+from aem.normalizers import Quadrature
+from aem.report.numbers import short, shorts
+from aem.tablemodel import TOLERANCE, Report, TableModel
+
+Array = NDArray[np.float64]
+
+NUMBERS = 2**21  # mixture parameters alive at a time
+DOUBT = 0.01  # chance that a model that is right has any column called wrong
+
+
+@torch.no_grad()
+def pit_values(table: TableModel, x: Array, rng: np.random.Generator, report: Report) -> Array:
+    """F(x_d | x_<d) for every row and column."""
+    known = {column.column: column for column in table.discrete}
+    columns = len(table.columns)
+    block = min(max(NUMBERS // (columns * table.model.config.components * 8), 8), 128)
+    parts = []
+    for start in range(0, len(x), block):
+        rows = torch.tensor(x[start : start + block], device=table.model.shift.device)
+        conditionals = table.exact().conditionals(rows, Quadrature(tolerance=TOLERANCE))
+        values = []
+        for name, conditional in zip(table.columns, conditionals, strict=True):
+            own = known.get(name)
+            if own is None:
+                values.append(conditional.pit().cpu().numpy())
+            else:
+                d = len(values)
+                values.append(_randomised(conditional, own, x[start : start + block, d], rng))
+        parts.append(np.stack(values, -1))
+        report("calibration", min(start + block, len(x)), len(x))
+    found: Array = np.concatenate(parts).clip(0, 1)
+    return found
+
+
+def _randomised(
+    conditional: Conditional, column: Discrete, x: Array, rng: np.random.Generator
+) -> Array:
+    """A point drawn from the interval of probability that belongs to each value."""
+    half = column.step / 2
+    centre = column.centre(x)
+    ends = [
+        centre - half,
+        centre + half,
+        np.full_like(x, column.origin - half),
+        np.full_like(x, column.origin + column.step * (column.cells - 0.5)),
+    ]
+    low, high, first, last = conditional.cdf(torch.tensor(np.stack(ends, -1))).cpu().numpy().T
+    if column.bounded:
+        # All but ε belongs to the values seen, and ε is shared by both sides in proportion.
+        seen = column.within(x)
+        below = column.beyond * first / (first + 1 - last).clip(min=1e-300)
+        inside = (last - first).clip(min=1e-300)
+
+        def within(u: Array) -> Array:
+            spread: Array = below + (1 - column.beyond) * (u - first) / inside
+            return spread
+
+        low, high = np.where(seen, within(low), low), np.where(seen, within(high), high)
+    drawn: Array = low + (high - low) * rng.random(len(x))
+    return drawn
+
+
+def calibration_record(u: Array) -> dict[str, Any]:
+    """Histograms [D] of PIT values, what chance allows them, and which columns are off."""
+    rows, columns = u.shape
+    bins = 20 if rows >= 200 else 10
+    low, high = binom.ppf((0.025, 0.975), rows, 1 / bins) / rows
+    records = []
+    for d in range(columns):
+        counts, _ = np.histogram(u[:, d], bins, (0, 1))
+        test = kstest(u[:, d], "uniform")
+        records.append(
+            {
+                "shares": shorts(counts / rows, 4),
+                "distance": short(float(test.statistic), 3),
+                "p": short(float(test.pvalue), 3),
+                # Many columns are looked at: what one in a hundred shows, one of them may well show.
+                "off": bool(test.pvalue * columns < DOUBT),
+                "shape": _shape(u[:, d]),
+            }
+        )
+    return {
+        "rows": rows,
+        "edges": shorts(np.linspace(0, 1, bins + 1)),
+        "band": shorts((low, high), 4),
+        "columns": records,
+    }
+
+
+def _shape(u: Array) -> str:
+    """What the departure from uniform means, in words."""
+    sure = 3 / math.sqrt(12 * len(u))
+    if u.mean() > 0.5 + sure:
+        return "values lie higher than the model expects"
+    if u.mean() < 0.5 - sure:
+        return "values lie lower than the model expects"
+    spread = float(np.abs(u - 0.5).mean())
+    if spread > 0.25 + sure / 2:
+        return "values scatter more than the model expects"
+    if spread < 0.25 - sure / 2:
+        return "values scatter less than the model expects"
+    return "the shape differs in detail"

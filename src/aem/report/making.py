@@ -1,0 +1,119 @@
+"""How the model and the report were made, as tables of names and values."""
+
+import importlib.metadata
+import platform
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from aem.config import to_mapping
+from aem.report.limits import Limits
+from aem.report.numbers import short
+from aem.tablemodel import TableModel
+
+Rows = list[tuple[str, str]]
+
+ORIGIN = {
+    "command": "command",
+    "rows": "rows fitted on",
+    "dropped": "columns left out",
+    "seed": "seed",
+    "device": "device",
+    "seconds": "seconds",
+    "torch": "torch",
+    "commit": "commit of aem",
+    "task": "task",
+    "preset": "preset",
+}
+MIXTURE = {
+    "components": "Gaussians",
+    "starts": "pooled over starts",
+    "prior_rows": "rows the shared shape counts for",
+    "score": "held-out log density, standardised columns",
+}
+
+
+def making_record(
+    table: TableModel, path: Path, data: str, limits: Limits, seed: int
+) -> dict[str, Any]:
+    """Four tables: the model's origin, its settings, its columns, this report."""
+    about = table.about
+    network = about.get("network") or {}
+    return {
+        "origin": _origin(about, path),
+        "settings": _plain(to_mapping(table.model.config), leave_out=("lattice", "bounds")),
+        "training": _plain(network.get("train", {})),
+        "columns": _columns(table),
+        "report": [
+            ("data", data),
+            ("aem", _version("aem")),
+            ("torch", torch.__version__),
+            ("numpy", np.__version__),
+            ("python", platform.python_version()),
+            ("rows screened by an estimate", f"{limits.screened:,}"),
+            ("rows scored", f"{limits.scored:,}"),
+            ("rows of the calibration", f"{limits.calibrated:,}"),
+            ("rows sampled", f"{limits.sampled:,}"),
+            ("seed of the draws", str(seed)),
+        ],
+    }
+
+
+def _origin(about: dict[str, Any], path: Path) -> Rows:
+    rows = [("model file", path.name)]
+    for key, name in ORIGIN.items():
+        if about.get(key) not in (None, [], ""):
+            rows.append((name, _text(about[key])))
+    mixture = about.get("mixture")
+    if isinstance(mixture, dict):
+        rows += [(f"mixture: {v}", _text(mixture[k])) for k, v in MIXTURE.items() if k in mixture]
+    network = about.get("network")
+    if isinstance(network, dict):
+        rows.append(("training steps", _text(network.get("steps"))))
+        rows.append(("networks kept", "yes" if network.get("kept") else "no: the mixture alone"))
+    return rows
+
+
+def _columns(table: TableModel) -> list[dict[str, Any]]:
+    discrete = {column.column: column for column in table.discrete}
+    shift, scale = table.model.shift.tolist(), table.model.scale.tolist()
+    records = []
+    for d, name in enumerate(table.columns):
+        own = discrete.get(name)
+        treatment = "continuous"
+        if own is not None:
+            treatment = f"discrete ({own.why}): dequantised in steps of {own.step:g}"
+        records.append(
+            {
+                "column": d,
+                "mean": short(shift[d]),
+                "deviation": short(scale[d]),
+                "treatment": treatment,
+            }
+        )
+    return records
+
+
+def _plain(settings: dict[str, Any], leave_out: tuple[str, ...] = ()) -> Rows:
+    return [(key, _text(value)) for key, value in settings.items() if key not in leave_out]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, list | tuple):
+        return ", ".join(_text(v) for v in value) or "none"
+    if isinstance(value, int):
+        return f"{value:,}" if abs(value) >= 10_000 else str(value)
+    return "none" if value is None or value == "" else str(value)
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"

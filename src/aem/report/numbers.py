@@ -1,0 +1,55 @@
+"""Numbers as the page holds them: short, finite, and points packed into text."""
+
+import base64
+import math
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+LEVELS = 2**16 - 1  # of a packed coordinate; one more stands for "beyond the edges"
+INNER = (0.5, 99.5)  # percentiles that are shown
+MARGIN = 0.5  # of their distance, that far beyond them values are shown too
+REACH = 8  # but nothing further from the middle half than so many times its width
+
+
+def short(value: float, digits: int = 6) -> float | None:
+    """A number with as many digits as a reader can use; None if it is none."""
+    return float(f"{value:.{digits}g}") if math.isfinite(value) else None
+
+
+def shorts(values: Iterable[float], digits: int = 6) -> list[float | None]:
+    """Many of them."""
+    return [short(float(value), digits) for value in values]
+
+
+def shown_range(*columns: Array) -> tuple[float, float]:
+    """The axis for one column in data and samples: everything, but for values far from the rest."""
+    ends = [(float(c.min()), float(c.max()), *_inner(c)) for c in columns]
+    low, high = min(e[2] for e in ends), max(e[3] for e in ends)
+    reach = MARGIN * (high - low)
+    low = max(min(e[0] for e in ends), low - reach)
+    high = min(max(e[1] for e in ends), high + reach)
+    if not high > low:
+        wide = 0.5 * max(abs(low) * 1e-3, 1e-6) if low else 0.5
+        return low - wide, high + wide
+    return low, high
+
+
+def _inner(x: Array) -> tuple[float, float]:
+    low, first, third, high = np.percentile(x, (INNER[0], 25, 75, INNER[1])).tolist()
+    reach = REACH * (third - first)
+    # A column that mostly stands still has no middle half to go by.
+    return (max(low, first - reach), min(high, third + reach)) if reach > 0 else (low, high)
+
+
+def pack(x: Array, ranges: list[tuple[float, float]]) -> str:
+    """Rows [B, D] as base64 of 16-bit integers, column after column, each in its range."""
+    packed = np.empty(x.shape[::-1], dtype="<u2")
+    for d, (low, high) in enumerate(ranges):
+        place = np.rint((x[:, d] - low) / (high - low) * (LEVELS - 1))
+        inside = (place >= 0) & (place < LEVELS)
+        packed[d] = np.where(inside, place, LEVELS).astype("<u2")
+    return base64.b64encode(packed.tobytes()).decode("ascii")

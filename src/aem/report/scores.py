@@ -1,0 +1,116 @@
+"""Scores of a table: all rows cheaply to find the odd ones, some exactly to say how it fits."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from aem.normalizers import Quadrature
+from aem.report.histograms import distribution
+from aem.report.limits import Limits
+from aem.report.numbers import short
+from aem.scoring import score_block
+from aem.tablemodel import TOLERANCE, ColumnScores, Report, TableModel
+
+Array = NDArray[np.float64]
+
+NODES = 32  # of an estimate
+BLOCK = 512
+CANDIDATES = 3  # as many rows are scored exactly as will be listed, times this
+
+
+@dataclass(frozen=True)
+class TableScores:
+    """Which rows were scored at random, which because they looked odd, and what they scored."""
+
+    typical: NDArray[np.int64]
+    scores: ColumnScores
+    odd: NDArray[np.int64]  # the lowest first
+    screened: int
+
+
+def score_table(
+    table: TableModel, x: Array, limits: Limits, rng: np.random.Generator, report: Report
+) -> TableScores:
+    """Score a random part of the rows, and find the lowest of all."""
+    typical = np.sort(rng.choice(len(x), limits.scored, replace=False))
+    scores = table.score(x[typical], _named(report, "scores"))
+    known = dict(zip(typical.tolist(), scores.total.tolist(), strict=True))
+    screened = len(x)
+    if limits.scored < len(x):
+        looked_at = np.sort(rng.choice(len(x), limits.screened, replace=False))
+        screened = len(looked_at)
+        estimate = screen(table, x[looked_at], report)
+        candidates = looked_at[np.argsort(estimate)[: CANDIDATES * limits.listed]]
+        unknown = np.array([i for i in candidates.tolist() if i not in known], dtype=np.int64)
+        if len(unknown):
+            exact = table.score(x[unknown], _named(report, "odd rows")).total
+            known.update(zip(unknown.tolist(), exact.tolist(), strict=True))
+    order = sorted(known, key=known.__getitem__)
+    return TableScores(typical, scores, np.array(order[: limits.listed], dtype=np.int64), screened)
+
+
+@torch.no_grad()
+def screen(table: TableModel, x: Array, report: Report) -> Array:
+    """An estimate of the log density of each row from a few nodes a conditional."""
+    model = table.model.eval()
+    distribution_ = model()
+    device = model.shift.device
+    parts = []
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(0)
+        for start in range(0, len(x), BLOCK):
+            rows = torch.tensor(x[start : start + BLOCK], dtype=model.shift.dtype, device=device)
+            terms, _ = distribution_.estimate(rows, None, NODES)
+            parts.append(terms.sum(-1).double().cpu().numpy())
+            report("screening", min(start + BLOCK, len(x)), len(x))
+    found: Array = np.nan_to_num(np.concatenate(parts), nan=-np.inf)
+    return found
+
+
+def scores_record(found: TableScores, samples: ColumnScores) -> dict[str, Any]:
+    """The distribution of log densities, of data beside samples."""
+    total = found.scores.total
+    return {
+        **distribution({"data": total, "samples": samples.total}),
+        "rows": len(total),
+        "samples": len(samples.total),
+        "mean": short(float(total.mean()), 8),
+        "mean_samples": short(float(samples.total.mean()), 8),
+        "lowest": short(float(total.min()), 8),
+    }
+
+
+@torch.no_grad()
+def normaliser_record(
+    table: TableModel, x: Array, found: TableScores, limits: Limits
+) -> dict[str, Any]:
+    """Errors of the scores, and what the normalisers took."""
+    error = found.scores.error
+    device = table.model.shift.device
+    some = torch.tensor(x[found.typical[: limits.counted]], device=device)
+    detail = score_block(table.exact, some, None, Quadrature(tolerance=TOLERANCE))
+    nodes = detail.nodes.double().cpu().numpy()
+    return {
+        "tolerance": TOLERANCE,
+        "errors": distribution({"error": error}, logarithmic=True),
+        "rows": len(error),
+        "mean_error": short(float(error.mean()), 3),
+        "largest_error": short(float(error.max()), 3),
+        "exact": int((error == 0).sum()),
+        "missed": int((error > TOLERANCE).sum()),
+        "nodes": distribution({"nodes": nodes.reshape(-1)}, logarithmic=True),
+        "counted": len(nodes),
+        "mean_nodes": short(float(nodes.mean()), 4),
+        "most_nodes": int(nodes.max()),
+        "columns": [
+            {"nodes": short(float(n), 4), "log_z": short(float(z), 4)}
+            for n, z in zip(nodes.mean(0), detail.log_z.mean(0).cpu().numpy(), strict=True)
+        ],
+    }
+
+
+def _named(report: Report, name: str) -> Report:
+    return lambda _, done, total: report(name, done, total)

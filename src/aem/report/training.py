@@ -1,0 +1,73 @@
+"""The course of training, where a model file or the run's folder remembers it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from aem.errors import AemError
+from aem.io import read_tensors
+from aem.report.numbers import short
+
+MOST_POINTS = 400
+SERIES = ("loss", "validation_log_prob", "validation_proposal_log_prob")
+
+
+def training_record(about: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The history with where it comes from; without one, why there is none."""
+    network = about.get("network")
+    if isinstance(network, dict) and network.get("history"):
+        return {
+            **_curves(network["history"]),
+            "source": "the model file",
+            "best_step": network.get("best_step"),
+            "kept": network.get("kept", True),
+            "mixture": short(float(network["mixture_validation_log_prob"]), 8),
+        }
+    found = _beside(path)
+    if found is not None:
+        return found
+    if "mixture" in about:
+        why = (
+            "No network was trained: the density is the Gaussian mixture alone, which is fitted "
+            "without training steps. Small tables are left to it."
+        )
+    else:
+        why = "Neither the model file nor the folder it lies in holds a history of its training."
+    return {"missing": why}
+
+
+def _beside(path: Path) -> dict[str, Any] | None:
+    """A history from a run's folder: its metrics, or the checkpoint of one that is not finished."""
+    metrics, checkpoint = path.parent / "metrics.json", path.parent / "checkpoint.safetensors"
+    # A folder may hold many models; only a run's own has this name.
+    if path.name != "model.safetensors":
+        return None
+    try:
+        if metrics.is_file():
+            training = json.loads(metrics.read_text(encoding="utf-8"))["training"]
+            training = training[0] if isinstance(training, list) else training
+            source = metrics.name
+        elif checkpoint.is_file():
+            training = read_tensors(checkpoint, "checkpoint")[1]["progress"]
+            source = checkpoint.name
+        else:
+            return None
+        curves = _curves(training["history"])
+    except (AemError, OSError, ValueError, KeyError, IndexError, TypeError):
+        return None  # another program's file of that name
+    return {**curves, "source": source, "best_step": training.get("best_step"), "kept": True}
+
+
+def _curves(history: list[dict[str, float]]) -> dict[str, Any]:
+    every = -(-len(history) // MOST_POINTS)
+    points = history[::every]
+    if points[-1] is not history[-1]:
+        points = [*points, history[-1]]
+    return {
+        "step": [int(point["step"]) for point in points],
+        **{name: [_number(point.get(name)) for point in points] for name in SERIES},
+    }
+
+
+def _number(value: Any) -> float | None:
+    return short(float(value), 7) if isinstance(value, int | float) else None
