@@ -28,10 +28,15 @@ from aem.training.loop import choose_device, fit, validation_scores
 Array = NDArray[np.float64]
 Report = Callable[[str, int, int], None]  # what is being done, done, in all
 
-FEWEST_ROWS_TO_TRAIN = 1000  # below, held-out rows judged every network worse than the mixture
+FEWEST_ROWS_TO_TRAIN = 2000  # below, held-out rows rarely gain from a network
 HELD_OUT = 10  # one row in this many decides when to stop
 MOST_HELD_OUT = 2000  # more decide nothing else
 FOLDS = 4  # small tables choose their mixture by cross-validation
+FEW_ROWS = 600  # above, one of the folds is enough to choose by
+CHOOSING = 25  # iterations that tell mixtures apart
+BATCH = 128
+PASSES = 40
+AFFORDABLE = 60_000  # steps × columns in five minutes on two cores
 POOLED = 64  # components of several starts together
 MOST_STARTS = 8
 DRAWS = 8  # of every discrete value from its cell: a network must not learn one draw by heart
@@ -161,10 +166,10 @@ def choose(
         return model, None
     train = TrainConfig(
         steps=steps,
-        batch_size=given("batch_size", 256),
+        batch_size=given("batch_size", BATCH),
         learning_rate=given("learning_rate", 1e-3),
         weight_decay=given("weight_decay", 0.01),
-        nodes=16,
+        nodes=8,
         averaging=0.99 if steps < 2000 else 0.995,
         validate_every=min(max(steps // 40, 10), steps),
         patience=8,
@@ -175,9 +180,9 @@ def choose(
 
 
 def _steps(rows: int, columns: int) -> int:
-    """Enough to pass over the rows about a hundred times, as far as minutes allow."""
-    affordable = 40_000 / max(columns, 4)
-    return int(min(max(rows * 100 / 256, 300), affordable))
+    """Enough to pass over the rows some forty times, as far as five minutes of a CPU allow."""
+    affordable = AFFORDABLE / max(columns, 4)
+    return int(min(max(rows * PASSES / BATCH, 300), affordable))
 
 
 def choose_mixture(
@@ -188,14 +193,17 @@ def choose_mixture(
     Without held-out rows they come from cross-validation, and all rows fit the mixture that is kept.
     """
     rows, columns = z.shape
-    sizes = [components] if components else [k for k in (1, 2, 4, 8, 16, 32, 48) if 4 * k <= rows]
+    sizes = [components] if components else [k for k in (1, 2, 4, 8, 16, 32, 64) if 4 * k <= rows]
     folds = [(z, unseen)] if unseen is not None else _folds(z, seed)
     best = (-math.inf, 1, 0.0)
     for done, size in enumerate(sizes):
         tried = []
         for prior in (0.2 * columns, columns, 4.0 * columns):
             scores = [
-                fit_mixture(a, size, prior, seed).with_wide_component(a).log_prob(b).mean()
+                fit_mixture(a, size, prior, seed, CHOOSING)
+                .with_wide_component(a)
+                .log_prob(b)
+                .mean()
                 for a, b in folds
             ]
             tried.append((float(np.mean(scores)), size, prior))
@@ -214,7 +222,8 @@ def choose_mixture(
 
 def _folds(z: Array, seed: int) -> list[tuple[Array, Array]]:
     fold = np.random.default_rng(seed).permutation(len(z)) % FOLDS
-    return [(z[fold != f], z[fold == f]) for f in range(FOLDS)]
+    chosen = range(FOLDS if len(z) < FEW_ROWS else 1)
+    return [(z[fold != f], z[fold == f]) for f in chosen]
 
 
 def _train(

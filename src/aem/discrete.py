@@ -27,6 +27,7 @@ from torch import Tensor
 from aem.conditionals import Conditionals
 from aem.model import AEM
 from aem.nn.features import HIGHEST_FREQUENCY
+from aem.proposals import GaussianMixture
 from aem.quadrature import KRONROD, NODES
 
 Array = NDArray[np.float64]
@@ -174,12 +175,15 @@ def log_cell_density(
     discrete: Sequence[Discrete],
     rows: Float[Tensor, "B D"],
     log_z: Float[Tensor, "B D"],
+    *,
+    proposal_alone: bool = False,
 ) -> dict[int, Float[Tensor, " B"]]:
     """For each discrete column, log(P(cell) / step) of rows, given a float64 model's normalisers.
 
     The density is integrated over the cell itself: a difference of two values of the CDF would lose
-    every digit in the tails.
+    every digit in the tails. A proposal alone knows its mass in closed form.
     """
+    log_mass = _proposal_log_mass if proposal_alone else _log_mass
     if not discrete:
         return {}
     flat = model.conditionals(model.standardise(rows)).flatten()
@@ -194,10 +198,10 @@ def log_cell_density(
             """Where the k-th cell begins, standardised."""
             return (column.origin + column.step * (k - 0.5) - model.shift[d]) / model.scale[d]
 
-        mass = _log_mass(own, start(place), column.step / scale) - log_z[:, d]
+        mass = log_mass(own, start(place), column.step / scale) - log_z[:, d]
         if column.bounded:
             width = column.cells * column.step / scale
-            inside = _log_mass(own, start(torch.zeros_like(place)), width) - log_z[:, d]
+            inside = log_mass(own, start(torch.zeros_like(place)), width) - log_z[:, d]
             seen = (place >= 0) & (place < column.cells)
             outside = torch.log1p(-inside.exp().clamp(max=1 - 1e-9))
             mass = torch.where(
@@ -225,3 +229,20 @@ def _log_mass(
         level = conditionals.select(which).log_unnormalized(x)
         parts.append((level + log_weight).logsumexp(-1))
     return (torch.cat(parts) if parts else low) + math.log(width)
+
+
+def _proposal_log_mass(
+    conditionals: Conditionals, low: Float[Tensor, " B"], width: float
+) -> Float[Tensor, " B"]:
+    """The same of the proposal, a Gaussian mixture."""
+    mixture = conditionals.proposal
+    if not isinstance(mixture, GaussianMixture):
+        raise TypeError("only a Gaussian mixture has its mass in closed form")
+    start = (low[:, None] - mixture.locs) / mixture.scales
+    end = start + width / mixture.scales
+    # Φ(end) − Φ(start), seen from the side where both are small.
+    flip = start + end > 0
+    small, large = torch.where(flip, -end, start), torch.where(flip, -start, end)
+    lower, upper = torch.special.log_ndtr(small), torch.special.log_ndtr(large)
+    share = upper + torch.log(-torch.expm1(lower - upper))
+    return (mixture.log_weights + share).logsumexp(-1)

@@ -44,9 +44,10 @@ class JointMixture:
     def _joint(self, z: Array) -> Array:
         terms = np.empty((len(z), len(self.log_weights)))
         constant = 0.5 * z.shape[1] * math.log(2 * math.pi)
+        identity = np.eye(z.shape[1])
         for k, factor in enumerate(self.factors):
-            u = solve_triangular(factor, (z - self.means[k]).T, lower=True)
-            terms[:, k] = -0.5 * np.square(u).sum(0) - np.log(np.diag(factor)).sum() - constant
+            u = (z - self.means[k]) @ solve_triangular(factor, identity, lower=True).T
+            terms[:, k] = -0.5 * np.square(u).sum(1) - np.log(np.diag(factor)).sum() - constant
         return terms + self.log_weights
 
     def responsibilities(self, z: Array) -> tuple[Array, float]:
@@ -74,14 +75,16 @@ class JointMixture:
         )
 
 
-def fit_mixture(z: Array, components: int, prior: float, seed: int) -> JointMixture:
+def fit_mixture(
+    z: Array, components: int, prior: float, seed: int, iterations: int = ITERATIONS
+) -> JointMixture:
     """Fit K Gaussians to standardised rows; `prior` is how many rows the shared shape counts for."""
     rng = np.random.default_rng(seed)
     if len(z) > MOST_ROWS:
         z = z[rng.choice(len(z), MOST_ROWS, replace=False)]
     start = KMeans(components, n_init=1, random_state=seed).fit_predict(z)
     shares, last = np.eye(components)[start], -math.inf
-    for _ in range(ITERATIONS):
+    for _ in range(iterations):
         mixture = _maximise(z, shares, prior)
         shares, level = mixture.responsibilities(z)
         if level - last < SETTLED:

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from aem.anchored import AnchoredHead
 from aem.automatic import Fitted, refuse_extreme, silent
 from aem.conditionals import Conditionals
 from aem.discrete import Discrete, log_cell_density
@@ -37,7 +38,6 @@ class ColumnScores:
 
     log_density: Array
     error: Array
-    log_z: Array
 
     @property
     def total(self) -> Array:
@@ -62,6 +62,13 @@ class TableModel:
         """The model in float64."""
         return self.model.in_double()
 
+    @cached_property
+    def proposal_alone(self) -> bool:
+        """Whether the energy is flat, so that there is nothing to integrate."""
+        energy = self.model.energy.final.weight
+        anchored = isinstance(self.model.head, AnchoredHead)
+        return anchored and self.model.config.energy == "relative" and not bool(energy.any())
+
     @torch.no_grad()
     def score(self, x: Array, report: Report = silent) -> ColumnScores:
         """Score rows; the same row gives the same number in whatever company."""
@@ -73,15 +80,29 @@ class TableModel:
             rows = torch.tensor(x[start : start + BLOCK], device=device)
             # A row alone would take another path through the linear algebra than one among others.
             padded = torch.cat((rows, rows[:1])) if len(rows) == 1 else rows
-            scores = score_block(self.exact, padded, None, settings, start)
-            log_density = scores.log_prob
-            cells = log_cell_density(self.exact, self.discrete, padded, scores.log_z)
-            for d, values in cells.items():
-                log_density[:, d] = values
-            found = (log_density, scores.error.sum(-1), scores.log_z)
+            found = self._score_block(padded, settings, start)
             parts.append([values[: len(rows)].cpu().numpy() for values in found])
             report("rows", min(start + BLOCK, len(x)), len(x))
         return ColumnScores(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+    def _score_block(
+        self, rows: Tensor, settings: Quadrature, first_row: int
+    ) -> tuple[Tensor, Tensor]:
+        """Log densities by column and the error of each row."""
+        if self.proposal_alone:
+            z = self.exact.standardise(rows)
+            log_q = self.exact.conditionals(z).proposal.log_prob(z[..., None])[..., 0]
+            log_density, log_z = log_q - self.exact.scale.log(), torch.zeros_like(z)
+            error = torch.zeros_like(z[:, 0])
+        else:
+            scores = score_block(self.exact, rows, None, settings, first_row)
+            log_density, log_z, error = scores.log_prob, scores.log_z, scores.error.sum(-1)
+        cells = log_cell_density(
+            self.exact, self.discrete, rows, log_z, proposal_alone=self.proposal_alone
+        )
+        for d, values in cells.items():
+            log_density[:, d] = values
+        return log_density, error
 
     def sample(self, count: int, seed: int | None = None, report: Report = silent) -> Array:
         """Draw rows; discrete columns come back as the values they have."""
