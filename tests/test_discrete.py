@@ -41,7 +41,7 @@ def test_recognised(column: np.ndarray, step: float) -> None:
     "column",
     [
         RNG.normal(size=200),
-        np.round(RNG.normal(size=200), 2),  # rounded, but hardly a value repeats
+        np.round(RNG.normal(size=200), 3),  # rounded, but hardly a value repeats
         RNG.integers(0, 10**9, 200),  # whole numbers so many that they may as well be measured
         np.array([1e308, -1e308] * 20),
     ],

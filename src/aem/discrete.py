@@ -33,8 +33,9 @@ from aem.quadrature import KRONROD, NODES
 Array = NDArray[np.float64]
 
 REPEATED = 20  # rows a distinct value, on average, that make a column of any numbers discrete
+ROUNDED = 2  # the same where all values are multiples of a step, as rounded ones are
 SAME = 1e-9  # of the range: closer values differ by rounding alone
-ON_GRID = 1e-4  # of a step: how exactly values must be multiples of it
+ON_GRID = 1e-3  # of a step: how exactly values must be multiples of it
 # A comb this fine compared with the deviation is beyond what a network can see.
 FINEST = 2 * math.pi / HIGHEST_FREQUENCY
 # Panels of 15 nodes a cell is integrated with: one for so many radians of the highest frequency.
@@ -107,10 +108,10 @@ def _look_at(x: Array, name: str) -> Discrete | None:
             return None
         return Discrete(name, low, step, round(spread / step) + 1, beyond, "whole numbers")
     distinct = len(gaps) + 1
-    if distinct > max(2, len(x) / REPEATED):
+    if distinct > max(2, len(x) / ROUNDED):
         return None
     step, regular = _common_step(gaps)
-    if step < FINEST * x.std():
+    if step < FINEST * x.std() or not (regular or distinct <= max(2, len(x) / REPEATED)):
         return None
     why = f"{distinct} distinct values in {len(x):,} rows"
     cells = math.floor(spread / step + 0.5) + 1
@@ -143,7 +144,7 @@ def _common_step(gaps: Array) -> tuple[float, bool]:
     step = smallest / max(round(smallest / step), 1)
     multiples = gaps / step
     regular = step > 0.01 * smallest and bool(
-        (np.abs(multiples - np.round(multiples)) < 100 * ON_GRID).all()
+        (np.abs(multiples - np.round(multiples)) < 20 * ON_GRID).all()
     )
     return (step, True) if regular else (smallest, False)
 

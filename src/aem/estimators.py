@@ -28,6 +28,13 @@ Array = NDArray[np.float64]
 THRESHOLD_ROWS = 10_000  # training rows that set the threshold between inliers and outliers
 
 
+def _seed(random_state: Any) -> int:
+    """A number is its own seed, so that Python and the command line make the same model."""
+    if isinstance(random_state, int | np.integer):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
 class _TableEstimator(BaseEstimator):  # type: ignore[misc]
     """What both estimators share: a fitted `TableModel` and the way of rows to it."""
 
@@ -74,7 +81,7 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
             rows = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
             names = [f"x{i + 1}" for i in range(rows.shape[1])]
             self.frame_ = None
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        seed = _seed(self.random_state)
         settings = Settings(**{name: getattr(self, name) for name in Settings.__annotations__})
         try:
             fitted = fit_table(
@@ -112,7 +119,7 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Any:
         """Draw rows like those of the fit: a frame if that was one, else an array."""
         check_is_fitted(self)
-        seed = int(check_random_state(random_state).randint(2**31 - 1))
+        seed = _seed(random_state)
         rows = self.model_.sample(n_samples, seed)
         if self.frame_ is None:
             return rows

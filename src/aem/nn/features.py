@@ -57,6 +57,11 @@ class FourierFeatures(nn.Module):
         return fourier_features(x.clamp(-REACH, REACH), self.frequencies)
 
 
+def supported_frequency(rows: int) -> float:
+    """What so many rows can support: √N waves are about what N points resolve."""
+    return math.pi * min(max(math.sqrt(rows) / 8, 2.0), 64.0)
+
+
 def choose_frequencies(z: NDArray[np.floating], count: int) -> NDArray[np.float64]:
     """F log-spaced frequencies for each column of standardised data: [D, F].
 
@@ -65,7 +70,7 @@ def choose_frequencies(z: NDArray[np.floating], count: int) -> NDArray[np.float6
     comb of rounded or quantised values shows.
     """
     rows, features = z.shape
-    supported = math.pi * min(max(math.sqrt(rows) / 8, 2.0), 64.0)
+    supported = supported_frequency(rows)
     ladders = np.empty((features, count))
     for d in range(features):
         top = max(supported, strongest_line(np.asarray(z[:, d], dtype=np.float64), supported))
