@@ -37,7 +37,7 @@ class Quadrature:
 
     tolerance: float = 1e-3  # nats a row, all conditionals together
     first_panels: int = 8
-    max_nodes: int = 2**18  # a conditional
+    max_nodes: int = 2**20  # a conditional
     memory: int = 0  # bytes of working memory; 0: what suits the device
 
     def __post_init__(self) -> None:

@@ -91,7 +91,7 @@ IN_DOUBT = 0.2
 LEAST_RANGE = 0.05
 PIECES = (2, 4, 8)  # tried before twice the last, which is the most a panel is cut into at once
 TINY = torch.finfo(torch.float64).tiny
-SPARED = 0.8  # share of the allowed variance that panels may keep in a round without being cut
+SPARED = 0.3  # share of the allowed variance that panels may keep in a round without being cut
 OCTAVES = 40  # how finely panels are ranked by variance: by powers of two
 
 
@@ -166,7 +166,7 @@ class Integrals:
 class Budget:
     """What an integration may use: nodes a problem, nodes a chunk, panels at one time."""
 
-    max_nodes: int = 2**18
+    max_nodes: int = 2**20
     chunk: int = 2**14
     panels: int = 2**17
 
