@@ -132,7 +132,7 @@ def seven_figures(task: str, model: AEM, count: int = 20) -> dict[str, Any]:
     }
 
 
-def grid_integral(task: str, model: AEM, points: int = 1024) -> float:
+def grid_integral(task: str, model: AEM, points: int = 2048) -> float:
     """∫ p over a fine grid of the task's window, widened so that nothing is cut off."""
     window = plane_task(task).bounds
     if model.config.proposal == "mixture":
