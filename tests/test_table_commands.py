@@ -141,7 +141,7 @@ def test_json_of_fit_and_of_files(
     assert run(monkeypatch, *fit) == 0
     record = json.loads(capsys.readouterr().out)
     assert record["rows"] == 178
-    assert [column["column"] for column in record["discrete"]] == ["magnesium"]
+    assert [column["column"] for column in record["discrete"]] == ["magnesium", "hue"]
     sample = ("sample", "m.model", "-n", "3", "--out", "s.parquet", "--json")
     assert run(monkeypatch, *sample) == 0
     assert json.loads(capsys.readouterr().out)["rows"] == 3

@@ -37,7 +37,7 @@ FOLDS = 4  # small tables choose their mixture by cross-validation
 FEW_ROWS = 600  # above, one of the folds is enough to choose by
 CHOOSING = 25  # iterations that tell mixtures apart
 BATCH = 128
-PASSES = 15  # with a learning rate that ends at zero, before the rows are known by heart
+PASSES = 8  # with a learning rate that ends at zero, before the rows are known by heart
 AFFORDABLE = 60_000  # steps × columns in five minutes on two cores
 POOLED = 64  # components of several starts together
 MOST_STARTS = 8
@@ -191,7 +191,7 @@ def _ladder(rows: int, count: int) -> Tensor:
 
 
 def _steps(rows: int, columns: int) -> int:
-    """Enough to pass over the rows some fifteen times, as far as five minutes of a CPU allow."""
+    """Enough to pass over the rows some eight times, as far as five minutes of a CPU allow."""
     affordable = AFFORDABLE / max(columns, 4)
     return int(min(max(rows * PASSES / BATCH, 300), affordable))
 

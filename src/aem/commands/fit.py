@@ -10,8 +10,7 @@ from rich.console import Console
 
 from aem.automatic import Settings, fit_table
 from aem.commands.progress import Progress
-from aem.commands.streams import read_rows
-from aem.errors import AemError
+from aem.commands.streams import check_place, read_rows
 from aem.provenance import provenance
 from aem.tablemodel import TableModel
 
@@ -53,8 +52,7 @@ def fit(
     discrete, and the command says which.
     """
     started = time.monotonic()
-    if out.is_dir():
-        raise AemError(f"{out} is a folder, not a file to write the model to")
+    check_place(out)
     dropped = list(drop or ())
     rows = read_rows(data, drop=dropped)
     with Progress() as progress:

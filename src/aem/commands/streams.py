@@ -121,6 +121,17 @@ def check_output(out: str) -> None:
     """Refuse a name nothing can be written to before the work begins."""
     if out != STANDARD and Path(out).suffix.lower() not in WRITTEN:
         raise AemError(f"{out} is none of the kinds of table aem writes: {', '.join(WRITTEN)}")
+    if out != STANDARD:
+        check_place(Path(out))
+
+
+def check_place(path: Path) -> None:
+    """Refuse a place where no file can be, without making anything yet."""
+    if path.is_dir():
+        raise AemError(f"{path} is a folder, not a file to write to")
+    above = next(folder for folder in path.absolute().parents if folder.exists())
+    if not above.is_dir():
+        raise AemError(f"cannot write {path}: {above} is a file, not a folder")
 
 
 def write_columns(out: str, columns: Mapping[str, Any], *, as_json: bool = False) -> None:
