@@ -246,4 +246,5 @@ def _proposal_log_mass(
     small, large = torch.where(flip, -end, start), torch.where(flip, -start, end)
     lower, upper = torch.special.log_ndtr(small), torch.special.log_ndtr(large)
     share = upper + torch.log(-torch.expm1(lower - upper))
-    return (mixture.log_weights + share).logsumexp(-1)
+    mass: Tensor = (mixture.log_weights + share).logsumexp(-1)
+    return mass
