@@ -12,6 +12,7 @@ help:
 	@echo "make test   lint, type-check and test"
 	@echo "make bench  measure speed beside the textbook and zuko (about ten minutes on a CPU)"
 	@echo "make bench-accuracy  densities and anomalies out of the box, beside others (hours)"
+	@echo "make docs   build the documentation site"
 	@echo "make clean  remove what was installed and built"
 
 # Torch is pinned in constraints.txt; every install goes through it.
@@ -56,3 +57,12 @@ bench-accuracy: $(VENV)/installed  ## densities and anomalies out of the box, be
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	$(BIN)/python benchmarks/accuracy.py $(TABLES)
 	$(BIN)/python benchmarks/anomalies.py
+
+.PHONY: docs examples
+docs: $(VENV)/installed  ## the site, into site/
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "The site: site/index.html"
+
+examples: $(VENV)/installed  ## run the examples of the documentation and write what they print
+	$(BIN)/python scripts/run_examples.py
