@@ -25,6 +25,7 @@ class Watched:
         self.page.on("request", lambda request: self._request(request.url, own))
         self.page.goto(own)
         self.page.wait_for_selector("#making table")
+        self.page.wait_for_selector("#calibration svg")
 
     def _dialog(self, dialog: Any) -> None:
         self.trouble.append(f"dialog: {dialog.message}")
@@ -68,9 +69,10 @@ def test_every_control_can_be_clicked(wide: Watched, made: Report) -> None:
     page.get_by_role("button", name="Previous pair").click()
     for explain in page.locator("#surprises tbody button").all():
         explain.click()
-    assert page.locator("#surprises tr.detail svg").count() == 3 * len(
-        made.record["surprises"]["rows"]
-    )
+    # Pictures are drawn when the browser has found room for them.
+    pictures = 3 * len(made.record["surprises"]["rows"])
+    page.locator("#surprises tr.detail svg").nth(pictures - 1).wait_for()
+    assert page.locator("#surprises tr.detail svg").count() == pictures
     page.locator("#surprises tbody button").first.click()
     for tab in page.get_by_role("tab").all():
         tab.click()

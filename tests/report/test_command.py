@@ -37,25 +37,18 @@ def folder(
     return tmp_path
 
 
-def test_a_page_and_its_numbers(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_page_its_numbers_and_the_same_page_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    arguments = ("rows.model", "rows.csv", "--out", "deep/report.html", "--rows", "10")
-    assert run(monkeypatch, *arguments, "--json") == 0
-    metrics = json.loads(capsys.readouterr().out)
+    arguments = ("rows.model", "rows.csv", "--rows", "10", "--out")
+    assert run(monkeypatch, *arguments, "deep/report.html", "--json") == 0
+    metrics = json.loads(capsysbinary.readouterr().out)
     assert metrics["rows"] == 12 and metrics["rows_scored"] == 10
     assert metrics["lowest_row"] == 7  # the table's row 17
     first = (folder / "deep" / "report.html").read_bytes()
-    assert run(monkeypatch, *arguments) == 0
-    assert "The report is deep/report.html." in capsys.readouterr().out
-    assert (folder / "deep" / "report.html").read_bytes() == first
-
-
-def test_a_page_to_standard_output(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
-) -> None:
-    assert run(monkeypatch, "rows.model", "rows.csv", "--out", "-", "--rows", "10") == 0
-    assert capsysbinary.readouterr().out.startswith(b"<!doctype html>")
+    assert first.startswith(b"<!doctype html>")
+    assert run(monkeypatch, *arguments, "-") == 0
+    assert capsysbinary.readouterr().out == first
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,8 @@ from aem.report.numbers import short, shorts
 from aem.tablemodel import TOLERANCE, Report, TableModel
 
 Array = NDArray[np.float64]
+Place = tuple[int, int]  # row and column
+Picture = dict[str, Any]
 
 BLAMED = 3  # columns a row
 POINTS = 61  # of a drawn conditional
@@ -26,10 +28,10 @@ def surprises(
 ) -> list[dict[str, Any]]:
     """One record for each of the rows x, whose numbers in the table are given."""
     explained = explain(table, x, lambda _, done, total: report("explanations", done, total))
+    blamed = np.argsort(-explained.surprise, axis=1, kind="stable")[:, :BLAMED]
+    pictures = _pictures(table, x, blamed)
     records = []
     for i, number in enumerate(numbers.tolist()):
-        order = np.argsort(-explained.surprise[i], kind="stable")[:BLAMED]
-        pictures = _pictures(table, x[i], order.tolist())
         records.append(
             {
                 "row": int(number),
@@ -44,9 +46,9 @@ def surprises(
                         "surprise": short(float(explained.surprise[i, d]), 4),
                         "median": short(float(explained.median[i, d])),
                         "likely": [shorts(interval) for interval in explained.regions[i][d]],
-                        "picture": pictures[d],
+                        "picture": pictures[i, d],
                     }
-                    for d in order.tolist()
+                    for d in blamed[i].tolist()
                 ],
             }
         )
@@ -54,38 +56,61 @@ def surprises(
 
 
 @torch.no_grad()
-def _pictures(table: TableModel, row: Array, columns: list[int]) -> dict[int, dict[str, Any]]:
-    """The conditional distributions of some columns of a row, drawn so that its values are on them."""
+def _pictures(table: TableModel, x: Array, blamed: NDArray[np.int64]) -> dict[Place, Picture]:
+    """The conditional distributions of the blamed columns [B, T] of rows, by row and column.
+
+    Each is drawn as far as its row's value lies out. All rows that blame a column are done at once.
+    """
     discrete = {column.column: column for column in table.discrete}
-    rows = torch.tensor(row[None], device=table.model.shift.device)
-    conditionals = table.exact().conditionals(rows, Quadrature(tolerance=TOLERANCE))
-    result = {}
-    for d in columns:
-        conditional, own = conditionals[d], discrete.get(table.columns[d])
-        low, high = conditional.quantile(torch.tensor(OUTER))[0].tolist()
-        low, high = min(low, float(row[d])), max(high, float(row[d]))
-        if own is not None and (high - low) / own.step < MOST_CELLS:
-            result[d] = _cells(conditional, own, low, high)
-            continue
-        margin = 0.04 * (high - low)
-        grid = torch.linspace(low - margin, high + margin, POINTS, dtype=torch.float64)
-        density = conditional.density(grid)[0].tolist()
-        result[d] = {"kind": "density", "at": shorts(grid.tolist()), "height": shorts(density, 3)}
+    result: dict[Place, Picture] = {}
+    for d in np.unique(blamed).tolist():
+        which = np.flatnonzero((blamed == d).any(1))
+        rows = torch.tensor(x[which], device=table.model.shift.device)
+        conditional = table.exact().conditionals(rows, Quadrature(tolerance=TOLERANCE))[d]
+        low, high = conditional.quantile(torch.tensor(OUTER)).cpu().numpy().T
+        low, high = np.minimum(low, x[which, d]), np.maximum(high, x[which, d])
+        own = discrete.get(table.columns[d])
+        if own is not None and (high - low).max() / own.step < MOST_CELLS:
+            pictures = _cells(conditional, own, low, high)
+        else:
+            pictures = _densities(conditional, low, high)
+        result |= {(i, d): picture for i, picture in zip(which.tolist(), pictures, strict=True)}
     return result
 
 
-def _cells(conditional: Conditional, column: Discrete, low: float, high: float) -> dict[str, Any]:
-    """Probabilities of the values between low and high."""
-    low, high = column.centre(np.array([low, high])).tolist()
-    count = round((high - low) / column.step) + 1
-    centres: Array = low + column.step * np.arange(count, dtype=np.float64)
+def _densities(conditional: Conditional, low: Array, high: Array) -> list[Picture]:
+    """Curves from low to high [B]."""
+    margin = 0.04 * (high - low)
+    grid = np.linspace(low - margin, high + margin, POINTS, axis=-1)
+    density = conditional.density(torch.tensor(grid)).cpu().numpy()
+    return [
+        {"kind": "density", "at": shorts(at), "height": shorts(height, 3)}
+        for at, height in zip(grid, density, strict=True)
+    ]
+
+
+def _cells(conditional: Conditional, column: Discrete, low: Array, high: Array) -> list[Picture]:
+    """Probabilities of the values between low and high [B]."""
+    low, high = column.centre(low), column.centre(high)
+    count = round(float((high - low).max()) / column.step) + 1
+    centres: Array = low[:, None] + column.step * np.arange(count, dtype=np.float64)
     ends = (column.origin - 0.5 * column.step, column.origin + column.step * (column.cells - 0.5))
-    edges = np.append(low + column.step * (np.arange(count + 1) - 0.5), ends)
-    level = conditional.cdf(torch.tensor(edges))[0].cpu().numpy()
-    mass = np.diff(level[:-2]).clip(min=0)
+    edges = np.hstack(
+        (
+            centres - 0.5 * column.step,
+            centres[:, -1:] + 0.5 * column.step,
+            np.tile(ends, (len(low), 1)),
+        )
+    )
+    level = conditional.cdf(torch.tensor(edges)).cpu().numpy()
+    mass = np.diff(level[:, :-2]).clip(min=0)
     if column.bounded:
         # Shared out anew between the values seen and those beyond, as scores do.
-        inside = float(np.clip(level[-1] - level[-2], 1e-12, 1 - 1e-12))
-        seen = (1 - column.beyond) / inside
-        mass *= np.where(column.within(centres), seen, column.beyond / (1 - inside))
-    return {"kind": "cells", "at": shorts(centres), "height": shorts(mass, 3)}
+        inside = np.clip(level[:, -1:] - level[:, -2:-1], 1e-12, 1 - 1e-12)
+        seen, beyond = (1 - column.beyond) / inside, column.beyond / (1 - inside)
+        mass *= np.where(column.within(centres), seen, beyond)
+    pictures = []
+    for at, height, last in zip(centres, mass, high, strict=True):
+        own = at < last + 0.5 * column.step
+        pictures.append({"kind": "cells", "at": shorts(at[own]), "height": shorts(height[own], 3)})
+    return pictures

@@ -23,9 +23,7 @@ def summary(
         f"Its mean log density is {_said(metrics['mean_log_density'], '.3f')} ± "
         f"{_said(metrics['mean_log_density_2se'], '.3f')} nats a row, in the units of the data "
         f"(scored: {which}; ± two standard errors).",
-        "Scores are computed, not sampled: by the estimate that comes with each, they are off by "
-        f"{_said(normaliser['mean_error'], '.1g')} nats on average and by "
-        f"{_said(normaliser['largest_error'], '.1g')} at most.",
+        _exactness(normaliser),
         _surprise(table, listed),
         _calibration(metrics, limits),
     ]
@@ -33,6 +31,16 @@ def summary(
 
 def _said(value: float | None, form: str) -> str:
     return "an infinite number of" if value is None else f"{value:{form}}".replace("-", "−")
+
+
+def _exactness(normaliser: dict[str, Any]) -> str:
+    if normaliser["largest_error"] == 0:
+        return "Scores are exact: the model is a plain mixture, whose normalisers are known."
+    return (
+        "Scores are computed, not sampled: by the estimate that comes with each, they are off by "
+        f"{_said(normaliser['mean_error'], '.1g')} nats on average and by "
+        f"{_said(normaliser['largest_error'], '.1g')} at most."
+    )
 
 
 def _discrete(table: TableModel) -> str:

@@ -5,7 +5,7 @@ function facts(rows) {
 }
 
 function columnTable() {
-  const head = ["column", "mean", "deviation", "nodes a normaliser", "mean log Z", "treated as"];
+  const head = ["column", "mean", "deviation", "treated as"];
   return element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Columns" },
     element("table", { class: "stack" },
       element("thead", {}, element("tr", {}, head.map((name) => element("th", { scope: "col", "data-name": "" }, name)))),
@@ -13,8 +13,6 @@ function columnTable() {
         element("th", { scope: "row", class: "name" }, named(own.column)),
         element("td", { "data-label": "mean" }, pretty(own.mean)),
         element("td", { "data-label": "deviation" }, pretty(own.deviation)),
-        element("td", { "data-label": "nodes" }, pretty(record.normaliser.columns[own.column].nodes, 3)),
-        element("td", { "data-label": "mean log Z" }, pretty(record.normaliser.columns[own.column].log_z, 3)),
         element("td", {}, own.treatment))))));
 }
 

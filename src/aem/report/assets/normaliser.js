@@ -2,6 +2,10 @@
 function showNormaliser() {
   const target = section("normaliser");
   const own = record.normaliser;
+  if (own.exact === own.rows) {
+    target.append(paragraph("The model is a plain mixture, without an energy to correct it: its normalisers are known, and there is no error to show."));
+    return;
+  }
   target.append(paragraph(`A density has to integrate to one. For every value the integral is computed, with as many nodes as it takes to keep the error of a row’s log density below ${own.tolerance} nats. ` +
     (own.missed ? `${count(own.missed)} of ${count(own.rows)} rows missed that` : `All ${count(own.rows)} scored rows meet that`) +
     (own.exact ? `; ${count(own.exact)} of them have no error to speak of, because their normalisers are known exactly.` : ".")));
@@ -15,6 +19,9 @@ function showNormaliser() {
       series: [{ name: "normalisers", kind: "plain", shares: own.nodes.series.nodes }] }).holder,
     element("figcaption", {}, `Of ${count(own.counted)} rows: ${pretty(own.mean_nodes, 3)} on average, ${count(own.most_nodes)} at most.`)));
   target.append(charts);
+  const most = Math.max(...own.columns.map((c) => c.nodes));
+  const hardest = own.columns.findIndex((c) => c.nodes === most);
+  target.append(element("p", {}, "The column that takes most nodes is ", named(hardest), `, ${pretty(most, 3)} on average.`));
 }
 
 function showScores() {
