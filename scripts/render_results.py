@@ -11,10 +11,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import render_exactness
 import render_tables
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ("README.md", "docs/results.md", "docs/speed.md", "docs/experiments.md")
+PAGES = (
+    "README.md",
+    "docs/results.md",
+    "docs/speed.md",
+    "docs/experiments.md",
+    "docs/exactness.md",
+)
 PLANE = ("spirals", "checkerboard", "diamond", "image", "einstein")
 MARKED = re.compile(r"(<!-- results:(\w+) -->\n).*?(<!-- /results -->)", re.DOTALL)
 
@@ -157,6 +164,7 @@ def figure(value: float) -> str:
 
 NO_BENCH = "Not measured yet: `make bench`.\n"
 TABLES: dict[str, Callable[[], str]] = {
+    **render_exactness.TABLES,
     **render_tables.TABLES,
     "plane_best": lambda: plane_table("best"),
     "plane_fast": lambda: plane_table("fast"),

@@ -1,15 +1,22 @@
 """The fused energy network against PyTorch in float64, forward and gradients."""
 
+import os
+
 import pytest
 import torch
 from torch import Tensor
 
+from aem.nn.blocks import ResidualBlock
 from aem.nn.energy import EnergyNetwork
 from aem.nn.features import fourier_features
 
-kernel = pytest.importorskip("aem.kernels.energy", reason="Triton is not installed")
-# The interpreter has no bfloat16; there the same code runs in float32.
 GPU = torch.cuda.is_available()
+DEVICE = torch.device("cuda" if GPU else "cpu")
+if not GPU:
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # read when Triton is first imported
+pytest.importorskip("triton", reason="Triton is not installed")
+kernel = pytest.importorskip("aem.kernels.energy")
+# The interpreter has no bfloat16; there the same code runs in float32.
 KIND = torch.bfloat16 if GPU else torch.float32
 
 # conditionals, nodes, hidden, blocks, frequencies, features, activation, dropout
@@ -49,12 +56,12 @@ def twin(
 ) -> Tensor:
     """The network written out, with the kernel's own dropout masks."""
     h = net.from_value(fourier_features(x, omega[:, None, :])) + projected[:, None, :]
-    for k, block in enumerate(net.blocks):
-        u = net.activation(block.first(net.activation(h)))  # type: ignore[operator, union-attr]
+    for k, block in enumerate(b for b in net.blocks if isinstance(b, ResidualBlock)):
+        u = net.activation(block.first(net.activation(h)))
         if dropout:
             mask = kernel.dropout_mask(x.numel(), h.shape[-1], k, dropout, seed)
             u = u * mask.to(x.device).view_as(u) / (1 - dropout)
-        h = h + block.second(u)  # type: ignore[operator, union-attr]
+        h = h + block.second(u)
     f: Tensor = net.final(net.activation(h))[..., 0]
     return f
 
@@ -65,25 +72,23 @@ def relative(a: Tensor, b: Tensor) -> float:
 
 @pytest.mark.parametrize("shape", SHAPES + (LARGE if GPU else []))
 def test_forward_and_gradients_agree_with_the_twin(
-    shape: tuple[int, int, int, int, int, int, str, float], device: torch.device
+    shape: tuple[int, int, int, int, int, int, str, float],
 ) -> None:
     conditionals, nodes, hidden, blocks, frequencies, features, activation, dropout = shape
-    net = network(hidden, blocks, frequencies, activation).to(device)
-    x = torch.randn(conditionals, nodes, device=device)
-    omega = torch.rand(features, frequencies, device=device) * 30
-    projected = torch.randn(conditionals, hidden, device=device).requires_grad_()
-    slope = torch.randn(conditionals, nodes, device=device)
-    layers = [part for block in net.blocks for part in (block.first, block.second)]  # type: ignore[union-attr]
+    net = network(hidden, blocks, frequencies, activation).to(DEVICE)
+    x = torch.randn(conditionals, nodes, device=DEVICE)
+    omega = torch.rand(features, frequencies, device=DEVICE) * 30
+    projected = torch.randn(conditionals, hidden, device=DEVICE).requires_grad_()
+    slope = torch.randn(conditionals, nodes, device=DEVICE)
+    matrices, biases = net.stacked()
     torch.manual_seed(5)
     f = kernel.FusedEnergy.apply(
         x,
         omega,
         projected,
         net.from_value.weight,
-        torch.stack([layer.weight for layer in layers])
-        if layers
-        else x.new_zeros(0, hidden, hidden),  # type: ignore[misc]
-        torch.stack([layer.bias for layer in layers]) if layers else x.new_zeros(0, hidden),  # type: ignore[misc]
+        matrices,
+        biases,
         net.final.weight[0],
         net.final.bias,
         dropout,
@@ -92,10 +97,10 @@ def test_forward_and_gradients_agree_with_the_twin(
     )
     found = torch.autograd.grad(f, [projected, *parameters(net)], slope)
     torch.manual_seed(5)
-    seed = int(torch.randint(2**31 - 1, (1,), device=device))
-    double = network(hidden, blocks, frequencies, activation).to(device).double()
+    seed = int(torch.randint(2**31 - 1, (1,), device=DEVICE))
+    double = network(hidden, blocks, frequencies, activation).to(DEVICE).double()
     exact = projected.detach().double().requires_grad_()
-    own = omega.double()[torch.arange(conditionals, device=device) % features]
+    own = omega.double()[torch.arange(conditionals, device=DEVICE) % features]
     reference = twin(double, x.double(), own, exact, dropout, seed)
     expected = torch.autograd.grad(reference, [exact, *parameters(double)], slope.double())
     if not GPU:

@@ -1,25 +1,34 @@
 """The fused mixture against PyTorch in float64, and its draws against what they should be."""
 
+import os
+
 import pytest
 import torch
 
 from aem.proposals import GaussianMixture, nodes_around
 
-kernel = pytest.importorskip("aem.kernels.mixture", reason="Triton is not installed")
+GPU = torch.cuda.is_available()
+DEVICE = torch.device("cuda" if GPU else "cpu")
+if not GPU:
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # read when Triton is first imported
+pytest.importorskip("triton", reason="Triton is not installed")
+kernel = pytest.importorskip("aem.kernels.mixture")
 
 
-def mixture(rows: int, components: int, device: torch.device) -> list[torch.Tensor]:
+def mixture(rows: int, components: int) -> list[torch.Tensor]:
     torch.manual_seed(rows + components)
-    logits, locs = torch.randn(2, rows, components, device=device)
-    return [logits, locs, 0.05 + torch.rand(rows, components, device=device)]
+    logits, locs = torch.randn(2, rows, components, device=DEVICE)
+    return [logits, locs, 0.05 + torch.rand(rows, components, device=DEVICE)]
 
 
 @pytest.mark.parametrize(("rows", "components", "nodes"), [(7, 5, 6), (50, 20, 20), (13, 2, 33)])
 def test_log_density_and_its_gradient(
-    rows: int, components: int, nodes: int, device: torch.device
+    rows: int,
+    components: int,
+    nodes: int,
 ) -> None:
-    parts = mixture(rows, components, device)
-    x, slope = torch.randn(2, rows, device=device)
+    parts = mixture(rows, components)
+    x, slope = torch.randn(2, rows, device=DEVICE)
     # As the network emits them: slices of one output.
     packed = torch.cat(parts, -1).requires_grad_()
     log_q, _, _ = kernel.FusedMixture.apply(x, *packed.split(components, -1), nodes)
@@ -31,18 +40,18 @@ def test_log_density_and_its_gradient(
     torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-4)
 
 
-def test_points_lie_in_their_strata_and_the_data_in_its_own(device: torch.device) -> None:
+def test_points_lie_in_their_strata_and_the_data_in_its_own() -> None:
     """By the order of components, each stratum of [0, 1) has one point; x has replaced one."""
     rows, components, nodes = 200, 6, 10
-    parts = mixture(rows, components, device)
-    x = torch.randn(rows, device=device)
+    parts = mixture(rows, components)
+    x = torch.randn(rows, device=DEVICE)
     _, points, own = kernel.FusedMixture.apply(x, *parts, nodes)
     assert torch.equal(points.gather(-1, own[:, None])[:, 0], x)
     double = GaussianMixture(*(p.double() for p in parts))
     # A point of stratum s comes from a component whose share of [0, 1) meets the stratum.
     ends = double.log_weights.exp().cumsum(-1)
     starts = ends - double.log_weights.exp()
-    strata = torch.arange(nodes, device=device) / nodes
+    strata = torch.arange(nodes, device=DEVICE) / nodes
     meets = (starts[:, None, :] < strata[:, None] + 1 / nodes) & (
         ends[:, None, :] > strata[:, None]
     )
@@ -52,10 +61,10 @@ def test_points_lie_in_their_strata_and_the_data_in_its_own(device: torch.device
     assert bool((inside & meets).any(-1).all())
 
 
-def test_the_same_distribution_as_the_twin(device: torch.device) -> None:
+def test_the_same_distribution_as_the_twin() -> None:
     """Moments of points and strata over many draws of one mixture."""
-    parts = [p.expand(4000, -1).contiguous() for p in mixture(1, 4, device)]
-    x = torch.linspace(-2, 2, 4000, device=device)
+    parts = [p.expand(4000, -1).contiguous() for p in mixture(1, 4)]
+    x = torch.linspace(-2, 2, 4000, device=DEVICE)
     torch.manual_seed(0)
     _, points, own = kernel.FusedMixture.apply(x, *parts, 8)
     _, other, others_own = nodes_around(GaussianMixture(*parts), x, 8)

@@ -72,26 +72,30 @@ class EnergyNetwork(nn.Module):
         f: Tensor = self(fourier_features(x, frequencies[..., None, :]), projected)
         return f
 
+    def stacked(self) -> tuple[Float[Tensor, "L H H"], Float[Tensor, "L H"]]:
+        """The matrices of all blocks in their order, and the biases."""
+        blocks = [block for block in self.blocks if isinstance(block, ResidualBlock)]
+        layers = [layer for block in blocks for layer in (block.first, block.second)]
+        if not layers:
+            hidden = self.final.in_features
+            return self.final.weight.new_zeros(0, hidden, hidden), self.final.bias.new_zeros(
+                0, hidden
+            )
+        weights = torch.stack([layer.weight for layer in layers])
+        return weights, torch.stack([layer.bias for layer in layers])
+
     def _fused(self, x: Tensor, frequencies: Tensor, projected: Tensor) -> Tensor:
         """The same by the fused kernels, in bfloat16."""
         from aem.kernels.energy import FusedEnergy
 
-        layers = [
-            layer
-            for block in self.blocks
-            for layer in (block.first, block.second)
-            if isinstance(layer, nn.Linear)
-        ]
-        hidden = projected.shape[-1]
+        matrices, biases = self.stacked()
         f: Tensor = FusedEnergy.apply(  # type: ignore[no-untyped-call]
             x.reshape(-1, x.shape[-1]),
             frequencies.flatten(0, -2) if frequencies.ndim > 1 else frequencies[None],
             projected.reshape(-1, projected.shape[-1]),
             self.from_value.weight,
-            torch.stack([layer.weight for layer in layers])
-            if layers
-            else x.new_zeros(0, hidden, hidden),
-            torch.stack([layer.bias for layer in layers]) if layers else x.new_zeros(0, hidden),
+            matrices,
+            biases,
             self.final.weight[0],
             self.final.bias,
             self.dropout if self.training else 0.0,
