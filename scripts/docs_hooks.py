@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-PICTURES = ("gallery.png",)
+PICTURES = ("gallery.png", "calibration/calibration.png")
 HELP = re.compile(r"<!-- help ([\w ]*?) ?-->")
 
 
