@@ -6,7 +6,7 @@ import torch
 from scipy.stats import multivariate_normal
 
 from aem.config import ModelConfig
-from aem.joint import JointMixture, fit_mixture
+from aem.joint import JointMixture, central_rows, fit_mixture
 from aem.model import AEM
 
 K, D = 3, 4
@@ -121,3 +121,11 @@ def test_training_cannot_lose_the_tails(joint: JointMixture) -> None:
             parameter.add_(100 * torch.randn_like(parameter))
     far = torch.full((1, D), 30.0, dtype=torch.float64)
     assert float(model.eval()().log_prob(far)[0]) > -300
+
+
+def test_outliers_that_stand_together_are_left_out() -> None:
+    rng = np.random.default_rng(0)
+    x = np.concatenate((rng.normal(size=(300, 3)), rng.normal(6, 0.1, (20, 3))))
+    kept = central_rows(x, 0.1)
+    assert kept.sum() == 288
+    assert not kept[300:].any()

@@ -17,14 +17,18 @@ from sklearn.base import BaseEstimator, DensityMixin, OutlierMixin
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from aem.automatic import Report, Settings, fit_table, silent
+from aem.automatic import Settings, fit_table, refuse_extreme
 from aem.errors import AemError
 from aem.explain import as_columns, explain
 from aem.frames import TableError, as_frame, frame_columns, is_frame
+from aem.joint import central_rows
 from aem.tablemodel import TableModel
 
 Array = NDArray[np.float64]
 
+LEFT_OUT = 2.5  # rows left out of a detector's fit, for each that may be an outlier
+MOST_LEFT_OUT = 0.4
+FEWEST_ROWS_TO_LEAVE_OUT = 50
 THRESHOLD_ROWS = 10_000  # training rows that set the threshold between inliers and outliers
 
 
@@ -70,7 +74,7 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
         """Fit to the rows of an array or a data frame; y is ignored."""
         return self._fit(X)
 
-    def _fit(self, X: Any, report: Report = silent) -> Self:
+    def _fit(self, X: Any, left_out: float = 0.0) -> Self:
         if is_frame(X):
             names, rows = frame_columns(X)
             rows = check_array(rows, dtype=np.float64, ensure_min_samples=2, estimator=self)
@@ -84,9 +88,10 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
         seed = _seed(self.random_state)
         settings = Settings(**{name: getattr(self, name) for name in Settings.__annotations__})
         try:
-            fitted = fit_table(
-                rows, names, settings=settings, seed=seed, device=self.device, report=report
-            )
+            if left_out and len(rows) >= FEWEST_ROWS_TO_LEAVE_OUT:
+                refuse_extreme(rows, names)
+                rows = rows[central_rows(rows, left_out)]
+            fitted = fit_table(rows, names, settings=settings, seed=seed, device=self.device)
         except AemError as error:
             raise TableError(str(error)) from error
         self.model_ = TableModel(fitted)
@@ -170,6 +175,10 @@ class AEMDensity(DensityMixin, _TableEstimator):  # type: ignore[misc]
 class AEMOutlierDetector(OutlierMixin, _TableEstimator):  # type: ignore[misc]
     """Rows are outliers if their density is among the lowest `contamination` of the fitted rows'.
 
+    Outliers among the training rows must not teach the density that they are normal, so the rows
+    furthest out, two and a half times as many as there may be outliers, do not take part in the fit.
+    With training rows known to be normal give a small contamination, 0.01 say.
+
     Parameters
     ----------
     contamination : the share of the training rows to call outliers, in (0, 0.5].
@@ -209,7 +218,7 @@ class AEMOutlierDetector(OutlierMixin, _TableEstimator):  # type: ignore[misc]
         """Fit to rows that may hold a share of outliers; y is ignored."""
         if not 0 < self.contamination <= 0.5:
             raise TableError(f"contamination must lie in (0, 0.5], not {self.contamination}")
-        self._fit(X)
+        self._fit(X, left_out=min(LEFT_OUT * self.contamination, MOST_LEFT_OUT))
         rows = self._rows(X)
         if len(rows) > THRESHOLD_ROWS:
             rng = np.random.default_rng(0)
