@@ -4,6 +4,11 @@ Run `python benchmarks/anomalies.py` for all tables, or name some by a part of t
 settings: fitted on the unlabelled mix and judged on it; fitted on seven tenths of the normal rows and
 judged on all other rows. Rivals see standardised columns. AUROC of each, and the means. Writes
 results/anomalies/adbench.json.
+
+Two things favour ours. How many rows its fit leaves out was chosen by the AUROC on twelve of these
+tables (in TUNED_ON); the mean over the others is recorded beside the mean of all. And it is told, by
+its contamination, whether the training rows are a mix, as of the rivals only the local outlier factor
+is.
 """
 
 import argparse
@@ -34,6 +39,10 @@ Array = NDArray[np.float64]
 Scorer = Callable[[Array, Array], Array]  # training rows, rows to score → the lower, the odder
 
 ROOT = Path(__file__).resolve().parents[1]
+TUNED_ON = (
+    "14_glass", "18_Ionosphere", "20_letter", "28_pendigits", "29_Pima", "31_satimage-2",
+    "38_thyroid", "40_vowels", "43_WDBC", "45_wine", "4_breastw", "6_cardio",
+)  # fmt: skip
 SHARE = 0.7  # of the normal rows to fit on
 BANDWIDTHS = np.geomspace(0.05, 3.0, 12)
 BANDWIDTH_ROWS = 2000
@@ -126,6 +135,17 @@ def measure(path: Path, methods: list[str]) -> dict[str, Any]:
     return record
 
 
+def mean_auroc(found: dict[str, Any], methods: list[str]) -> dict[str, dict[str, float]]:
+    """The mean over tables, by setting and method."""
+    return {
+        setting: {
+            method: float(np.mean([record[setting][method] for record in found.values()]))
+            for method in methods
+        }
+        for setting in ("mix", "normal rows")
+    }
+
+
 def main() -> None:
     """Measure the tables that were asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -136,17 +156,13 @@ def main() -> None:
     warnings.simplefilter("ignore", ConvergenceWarning)
     started = time.monotonic()
     found = {p.stem: measure(p, arguments.methods) for p in tables(arguments.tables)}
-    means = {
-        setting: {
-            method: float(np.mean([record[setting][method] for record in found.values()]))
-            for method in arguments.methods
-        }
-        for setting in ("mix", "normal rows")
-    }
+    means = mean_auroc(found, arguments.methods)
+    others = {name: record for name, record in found.items() if name not in TUNED_ON}
     for setting, by_method in means.items():
         for method, auroc in by_method.items():
             print(f"{'mean of ' + str(len(found)):18s} {setting:12s} {method:20s} {auroc:.4f}")
-    record = {"task": "adbench", "mean_auroc": means, "tables": found}
+    record: dict[str, Any] = {"task": "adbench", "mean_auroc": means, "tables": found}
+    record["mean_auroc_not_tuned_on"] = mean_auroc(others, arguments.methods) if others else None
     record.update(provenance(Settings(), 0, torch.device("cpu")))
     record["seconds"] = round(time.monotonic() - started, 1)
     name = "adbench" if not arguments.tables else "some"
