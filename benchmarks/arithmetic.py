@@ -5,7 +5,7 @@ outputs a conditional, L and M residual blocks, G units of the energy network):
 
     ARNN   B · (D·E·H + 2L·H² + H·D·O)
     γ      B · D · C·G
-    ENN    B · D · (S+1) · (E·G + 2M·G² + G)
+    ENN    B · D · S · (E·G + 2M·G² + G)
 
 A multiply-add is two operations. Backward every product has two of its size, one for the weights
 and one for the inputs, except the first layer of either network, whose inputs need no gradient.
@@ -28,7 +28,7 @@ def step_flops(config: ModelConfig, batch: int, nodes: int) -> int:
     d, h, g, c = config.features, config.hidden, config.energy_hidden, config.gamma
     e = 1 + 2 * config.frequencies
     outputs = 3 * config.components + c
-    evaluated = batch * d * (nodes + 1)
+    evaluated = batch * d * nodes
     first = batch * d * e * h + evaluated * e * g
     others = batch * (2 * config.blocks * h * h + h * d * outputs) + batch * d * c * g
     others += evaluated * (2 * config.energy_blocks * g * g + g)

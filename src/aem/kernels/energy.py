@@ -9,6 +9,7 @@ Nodes are constants (nothing is differentiated with respect to them), so the Fou
 computed where they are used and never stored.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,9 +17,29 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-ROWS = 128  # nodes a tile; half as many where the layers are twice as wide
-MOST_PARTS = 32
-PART_ROWS = 512
+MOST_PARTS = 32  # that a sum over all nodes is taken in
+PART_ROWS = 512  # the fewest worth a part of their own
+WHOLE = 256  # rows what is kept is rounded up to: whole tiles of any kernel
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How a kernel is started: rows a tile, warps a program, stages a loop is pipelined in."""
+
+    rows: int
+    warps: int
+    stages: int
+
+
+# Measured, not derived; wider layers leave room for fewer rows and no second stage.
+FORWARD = {
+    32: Launch(128, 4, 2),
+    64: Launch(128, 8, 2),
+    128: Launch(128, 8, 2),
+    256: Launch(64, 8, 1),
+}
+BACKWARD = dict(FORWARD)
+WEIGHTS = Launch(64, 8, 3)
 
 
 @triton.jit
@@ -239,15 +260,6 @@ def _padded(frequencies: int) -> int:
     return max(16, triton.next_power_of_2(frequencies)) if frequencies else 0
 
 
-def _tile(hidden: int) -> int:
-    return ROWS if hidden <= 128 else ROWS // 2
-
-
-def _stages(hidden: int) -> int:
-    """How many blocks' matrices are on their way at once: as many as shared memory holds."""
-    return 2 if hidden <= 128 else 1
-
-
 class FusedEnergy(torch.autograd.Function):
     """f at S nodes of each of C conditionals: x [C, S], projected [C, H] → [C, S]."""
 
@@ -271,22 +283,21 @@ class FusedEnergy(torch.autograd.Function):
         hidden, blocks = projected.shape[-1], len(matrices) // 2
         x, projected = x.contiguous(), projected.contiguous()
         m, f = x.numel(), frequencies.shape[-1]
-        rows = _tile(hidden)
-        tiles = triton.cdiv(m, rows)
+        launch, whole = FORWARD[hidden], triton.cdiv(m, WHOLE) * WHOLE
         save = any(ctx.needs_input_grad)
         out = torch.empty_like(x, dtype=torch.float32)
         half = matrices.to(kind)
         # Whole tiles: no store or load of them needs a mask.
-        saved = half.new_empty((2 * blocks + 1, tiles * rows, hidden)) if save else half
+        saved = half.new_empty((2 * blocks + 1, whole, hidden)) if save else half
         # Drawn on the device: a captured graph gets another one at every replay.
         seed = torch.randint(2**31 - 1, (1,), device=x.device) if dropout else half
         settings = (nodes, len(frequencies), f)
-        _forward_kernel[(tiles,)](
+        _forward_kernel[(whole // launch.rows,)](
             x, frequencies, projected, value, half.transpose(-1, -2).contiguous(), biases,
-            final, final_bias, out, saved, seed, m, tiles * rows * hidden,
+            final, final_bias, out, saved, seed, m, whole * hidden,
             *settings, int(dropout * 2**32), 1 / (1 - dropout),
-            H=hidden, PADDED=_padded(f), BLOCKS=blocks, ROWS=rows,
-            TANH=tanh, DROPOUT=dropout > 0, SAVE=save, STAGES=_stages(hidden), num_warps=8,
+            H=hidden, PADDED=_padded(f), BLOCKS=blocks, ROWS=launch.rows, TANH=tanh,
+            DROPOUT=dropout > 0, SAVE=save, STAGES=launch.stages, num_warps=launch.warps,
         )  # fmt: skip
         ctx.save_for_backward(x, frequencies, half.contiguous(), final, saved)
         ctx.settings = settings
@@ -301,14 +312,14 @@ class FusedEnergy(torch.autograd.Function):
         grad = grads[0].contiguous()
         nodes, period, f = ctx.settings
         m, layers, hidden = x.numel(), len(half), half.shape[-1]
-        rows = _tile(hidden)
-        tiles = saved.shape[1] // rows
+        launch, whole = BACKWARD[hidden], saved.shape[1]
+        tiles = whole // launch.rows
         slopes = torch.empty_like(saved)
         final_parts = grad.new_empty((tiles, hidden))
         _backward_kernel[(tiles,)](
-            grad, saved, half, final, slopes, final_parts, m, tiles * rows * hidden,
-            1 / (1 - ctx.dropout), H=hidden, BLOCKS=layers // 2, ROWS=rows,
-            TANH=ctx.tanh, DROPOUT=ctx.dropout > 0, STAGES=_stages(hidden), num_warps=8,
+            grad, saved, half, final, slopes, final_parts, m, whole * hidden,
+            1 / (1 - ctx.dropout), H=hidden, BLOCKS=layers // 2, ROWS=launch.rows, TANH=ctx.tanh,
+            DROPOUT=ctx.dropout > 0, STAGES=launch.stages, num_warps=launch.warps,
         )  # fmt: skip
         parts = min(MOST_PARTS, triton.cdiv(m, PART_ROWS))
         tile = min(hidden, 128)
@@ -316,9 +327,10 @@ class FusedEnergy(torch.autograd.Function):
         bias_parts = grad.new_empty((parts, layers, hidden))
         if layers:
             _weights_kernel[(layers, parts, (hidden // tile) ** 2)](
-                slopes, saved, matrix_parts, bias_parts, tiles * rows * hidden,
-                H=hidden, TILE=tile, ROWS=64, STEPS=triton.cdiv(tiles * rows, 64 * parts),
-                STAGES=3, num_warps=8,
+                slopes, saved, matrix_parts, bias_parts, whole * hidden,
+                H=hidden, TILE=tile, ROWS=WEIGHTS.rows,
+                STEPS=triton.cdiv(whole, WEIGHTS.rows * parts),
+                STAGES=WEIGHTS.stages, num_warps=WEIGHTS.warps,
             )  # fmt: skip
         value_parts = grad.new_empty((4 * parts, hidden, 1 + 2 * f))
         _value_kernel[(4 * parts,)](
