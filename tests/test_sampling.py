@@ -12,8 +12,9 @@ from aem import AemError, sampling
 from aem.conditionals import Conditionals
 from aem.distribution import Method
 from aem.inversion import PanelCDF
-from aem.normalizers import Quadrature, normalizer
-from rough import flat_conditionals, rough_model
+from aem.normalizers import PANEL_BYTES, Normalizer, Quadrature, normalizer
+from aem.sampling import invert, pit
+from rough import flat_conditionals, rough_model, rows_of
 
 
 @pytest.mark.parametrize("method", ["exact", "inverse"])
@@ -75,3 +76,29 @@ def test_methods() -> None:
         assert bool(torch.isfinite(drawn).all())
     with pytest.raises(AemError, match="unknown sampling method"):
         sampling.draw(model, 1, None, "magic")
+
+
+def test_cdfs_keep_no_more_panels_than_fit() -> None:
+    """With memory for a handful of rows' panels the numbers are those of a large block."""
+    model = rough_model(size=2.0, top=60.0)
+    rows = rows_of(model, 90)
+    exact = model.in_double()
+    most = []
+    kept = PanelCDF.of
+
+    def watch(computed: Normalizer) -> PanelCDF:
+        cdf = kept(computed)
+        most.append(len(cdf.panels))
+        return cdf
+
+    with torch.no_grad(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PanelCDF, "of", watch)
+        whole = pit(exact, rows, None, Quadrature())
+        largest = max(most)
+        most.clear()
+        small = Quadrature(memory=2 * PANEL_BYTES * largest // 8)
+        parts = pit(exact, rows, None, small)
+        back = invert(exact, parts, None, small)
+    torch.testing.assert_close(parts, whole, rtol=0, atol=1e-9)
+    torch.testing.assert_close(back, exact.standardise(rows), rtol=0, atol=1e-5)
+    assert len(most) > 2 and most[-1] < largest / 2

@@ -17,7 +17,7 @@ from torch import Tensor
 from aem.conditionals import Conditionals
 from aem.errors import AemError
 from aem.inversion import PanelCDF
-from aem.normalizers import Quadrature, normalizer
+from aem.normalizers import PANEL_BYTES, Quadrature, normalizer
 from aem.scoring import (
     blocks,
     context_groups,
@@ -112,6 +112,33 @@ def by_inversion(conditionals: Conditionals) -> Float[Tensor, " B"]:
     return PanelCDF.of(computed).icdf(u[:, None])[:, 0].to(like.dtype)
 
 
+class KeptPanels:
+    """Blocks of rows whose panels fit into memory together: a few at first, then as those before say.
+
+    How many panels a CDF takes is known only afterwards: ten for a smooth energy, ten thousand for a
+    comb.
+    """
+
+    FEW = 64
+
+    def __init__(self, model: "AEM", rows: int, settings: Quadrature, device: torch.device) -> None:
+        memory = settings.bytes_on(device)
+        self.panels = max(memory // 2 // PANEL_BYTES, 1)
+        self.most = next(blocks(model, rows, memory // 16)).stop
+        self.start, self.size = 0, min(self.FEW, self.most)
+
+    def next(self) -> slice:
+        """The rows that come next."""
+        block = slice(self.start, self.start + self.size)
+        self.start, self.size = block.stop, min(2 * self.size, self.most)
+        return block
+
+    def seen(self, cdf: PanelCDF, rows: int) -> None:
+        """What so many rows have taken."""
+        fit = self.panels * rows // max(len(cdf.panels), 1)
+        self.size = max(min(self.size, fit), 1)
+
+
 def invert(
     model: "AEM",
     u: Float[Tensor, "B D"],
@@ -119,9 +146,11 @@ def invert(
     settings: Quadrature,
 ) -> Float[Tensor, "B D"]:
     """Standardised rows whose conditional CDFs have the values u (float64 model and context)."""
-    parts = []
+    parts: list[Tensor] = []
     tolerance = settings.tolerance / u.shape[1]
-    for block in blocks(model, len(u), settings.bytes_on(u.device) // 16):
+    sizes = KeptPanels(model, len(u), settings, u.device)
+    while not parts or sizes.start < len(u):
+        block = sizes.next()
         levels = u[block]
         own = None if context is None else context[block]
         sequence = model.sequence(len(levels), own)
@@ -135,6 +164,7 @@ def invert(
                 computed.log_z[groups][:, None], (model.columns[len(columns)],), block.start
             )
             cdf = PanelCDF.of(computed)
+            sizes.seen(cdf, len(levels))
             t = cdf.coordinate_at(level, groups)
             z = cdf.chart.select(groups).point(t[:, None])[:, 0]
             sequence.push(z)
@@ -151,14 +181,17 @@ def pit(
     settings: Quadrature,
 ) -> Float[Tensor, "B D"]:
     """F(x_d | x_<d) of rows in the units of the data (float64 model, rows and context)."""
-    parts = []
-    for block in blocks(model, len(rows), settings.bytes_on(rows.device) // 16):
+    parts: list[Tensor] = []
+    sizes = KeptPanels(model, len(rows), settings, rows.device)
+    while not parts or sizes.start < len(rows):
+        block = sizes.next()
         z = model.standardise(rows[block])
         own = model.standardise_context(None if context is None else context[block])
         flat = model.conditionals(z, own).flatten()
         computed, owner = solve(flat, z, own, settings, keep_panels=True)
         refuse_divergent(computed.log_z[owner], model.columns, block.start)
         cdf = PanelCDF.of(computed)
+        sizes.seen(cdf, len(z))
         problem = owner.reshape(-1)
         t = cdf.chart.select(problem).coordinate(z.reshape(-1, 1))[:, 0]
         parts.append(cdf.at_coordinate(t, problem).reshape(z.shape))
