@@ -160,13 +160,20 @@ class AEMDensity(DensityMixin, _TableEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    components : Gaussians of the mixture that the proposals start from.
-    hidden : units of the autoregressive network.
-    steps : training steps of the networks; 0 keeps the mixture alone.
-    batch_size, learning_rate, dropout, weight_decay : of that training.
-    frequencies : Fourier features of each value.
-    device : "auto", "cpu" or "cuda".
-    random_state : a seed; the same table and seed give the same model.
+    components
+        Gaussians of the mixture that the proposals start from.
+    hidden
+        units of the autoregressive network.
+    steps
+        training steps of the networks; 0 keeps the mixture alone.
+    batch_size, learning_rate, dropout, weight_decay
+        of that training.
+    frequencies
+        Fourier features of each value.
+    device
+        "auto", "cpu" or "cuda".
+    random_state
+        a seed; the same table and seed give the same model.
     """
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -183,8 +190,12 @@ class AEMOutlierDetector(OutlierMixin, _TableEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    contamination : the share of the training rows to call outliers, in (0, 0.5].
-    The others are those of `AEMDensity`.
+    contamination
+        the share of the training rows to call outliers, in (0, 0.5].
+    components, hidden, steps, batch_size, learning_rate, dropout, weight_decay
+        as in `AEMDensity`.
+    frequencies, device, random_state
+        as in `AEMDensity`.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """One training step: loss, gradient, clipping, Adam, average. Eager, or captured in a CUDA graph."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -12,13 +12,61 @@ from aem.model import AEM
 from aem.training.schedule import averaging_decay, cosine
 
 
-def make_optimiser(model: AEM, config: TrainConfig, device: torch.device) -> torch.optim.Optimizer:
+@runtime_checkable
+class Rates(Protocol):
+    """What an optimiser is made from."""
+
+    @property
+    def learning_rate(self) -> float:
+        """At its highest."""
+
+    @property
+    def weight_decay(self) -> float:
+        """Decoupled from the gradient."""
+
+
+def make_optimiser(
+    model: torch.nn.Module, config: Rates, device: torch.device
+) -> torch.optim.Optimizer:
     """Adam with decoupled weight decay; on a GPU with its rate on the device, for graph capture."""
     cuda = device.type == "cuda"
     rate = torch.tensor(config.learning_rate, device=device) if cuda else config.learning_rate
     return torch.optim.AdamW(
         model.parameters(), lr=rate, weight_decay=config.weight_decay, fused=True, capturable=cuda
     )
+
+
+def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
+    """Put a learning rate where the optimiser, or a captured graph of it, finds it."""
+    for group in optimiser.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+
+def descend(
+    loss: Float[Tensor, ""],
+    optimiser: torch.optim.Optimizer,
+    parameters: list[torch.nn.Parameter],
+    clip: float,
+) -> None:
+    """One step down the gradient, which is clipped to a norm (zero: not at all)."""
+    optimiser.zero_grad(set_to_none=True)
+    loss.backward()
+    if clip:
+        torch.nn.utils.clip_grad_norm_(parameters, clip)
+    optimiser.step()
+
+
+@torch.no_grad()
+def update_average(
+    averages: list[Tensor], parameters: list[torch.nn.Parameter], keep: Float[Tensor, ""]
+) -> None:
+    """The averages keep a share `keep` of themselves and take the rest from the weights."""
+    torch._foreach_mul_(averages, keep)
+    fresh = torch._foreach_mul([p.detach() for p in parameters], 1 - keep)
+    torch._foreach_add_(averages, fresh)
 
 
 def objective(
@@ -82,12 +130,7 @@ class EagerStep:
 
     def set_schedule(self, step: int) -> None:
         """Put the step's learning rate and averaging decay where `run` finds them."""
-        rate = cosine(step, self.config.steps, self.config.learning_rate)
-        for group in self.optimiser.param_groups:
-            if isinstance(group["lr"], Tensor):
-                group["lr"].fill_(rate)
-            else:
-                group["lr"] = rate
+        set_rate(self.optimiser, cosine(step, self.config.steps, self.config.learning_rate))
         self.keep.fill_(averaging_decay(step, self.config.averaging))
 
     def run(self, indices: Tensor, *, proposal_only: bool) -> Tensor:
@@ -96,15 +139,8 @@ class EagerStep:
         context = None if self.context is None else self.context[indices]
         with torch.autocast(self.rows.device.type, torch.bfloat16, enabled=self.bfloat16):
             loss = objective(self.model, z, context, self.config, proposal_only=proposal_only)
-        self.optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        if self.config.clip:
-            torch.nn.utils.clip_grad_norm_(self.parameters, self.config.clip)
-        self.optimiser.step()
-        with torch.no_grad():
-            torch._foreach_mul_(self.averages, self.keep)
-            fresh = torch._foreach_mul([p.detach() for p in self.parameters], 1 - self.keep)
-            torch._foreach_add_(self.averages, fresh)
+        descend(loss, self.optimiser, self.parameters, self.config.clip)
+        update_average(self.averages, self.parameters, self.keep)
         return loss.detach()
 
 

@@ -3,13 +3,14 @@
 Images stay on the device; a step is told only which of them to take.
 """
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
 from aem.training.schedule import averaging_decay, cosine
+from aem.training.steps import descend, set_rate, update_average
 from aem.vae.binarise import binarise, grey_levels
 from aem.vae.config import StageConfig
 from aem.vae.latent import LatentModel
@@ -28,24 +29,6 @@ def phase_of(step: int, config: StageConfig) -> Phase:
     """The phase a step belongs to."""
     warps = bool(config.rotation or config.zoom) and step < config.warp_until * config.steps
     return Phase(step < config.prior_warmup, warps)
-
-
-def make_optimiser(
-    model: LatentModel, config: StageConfig, device: torch.device
-) -> torch.optim.Optimizer:
-    """Adam with decoupled weight decay; on a GPU with its rate on the device, for graph capture."""
-    cuda = device.type == "cuda"
-    rate = torch.tensor(config.learning_rate, device=device) if cuda else config.learning_rate
-    return torch.optim.AdamW(
-        model.parameters(), lr=rate, weight_decay=config.weight_decay, fused=True, capturable=cuda
-    )
-
-
-class Step(Protocol):
-    """Takes row numbers, trains, and returns the loss as a tensor that stays on the device."""
-
-    def __call__(self, step: int, indices: Tensor) -> Tensor:
-        """Train on one batch."""
 
 
 class EagerStep:
@@ -76,12 +59,7 @@ class EagerStep:
     def set_schedule(self, step: int) -> None:
         """Put the step's learning rate, averaging decay and β where `run` finds them."""
         config = self.config
-        rate = cosine(step, config.steps, config.learning_rate)
-        for group in self.optimiser.param_groups:
-            if isinstance(group["lr"], Tensor):
-                group["lr"].fill_(rate)
-            else:
-                group["lr"] = rate
+        set_rate(self.optimiser, cosine(step, config.steps, config.learning_rate))
         self.keep.fill_(averaging_decay(step, config.averaging))
         self.beta.fill_(config.beta * min((step + 1) / (config.beta_warmup + 1), 1.0))
 
@@ -105,15 +83,8 @@ class EagerStep:
                 free_bits=self.config.free_bits,
                 prior_only=phase.prior_only,
             )
-        self.optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        if self.config.clip:
-            torch.nn.utils.clip_grad_norm_(self.parameters, self.config.clip)
-        self.optimiser.step()
-        with torch.no_grad():
-            torch._foreach_mul_(self.averages, self.keep)
-            fresh = torch._foreach_mul([p.detach() for p in self.parameters], 1 - self.keep)
-            torch._foreach_add_(self.averages, fresh)
+        descend(loss, self.optimiser, self.parameters, self.config.clip)
+        update_average(self.averages, self.parameters, self.keep)
         return loss.detach()
 
 

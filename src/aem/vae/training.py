@@ -18,13 +18,14 @@ from aem.training.batches import Batches
 from aem.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from aem.training.loop import LOOK_EVERY, choose_device, use_bfloat16
 from aem.training.report import Reporter
+from aem.training.steps import Step, make_optimiser
 from aem.vae.binarise import fixed_binarisation
 from aem.vae.bounds import draw_posterior, elbo, importance_bound
 from aem.vae.config import StageConfig
 from aem.vae.images import Images
 from aem.vae.latent import LatentModel
 from aem.vae.objective import log_prior
-from aem.vae.steps import EagerStep, GraphStep, Step, make_optimiser
+from aem.vae.steps import EagerStep, GraphStep
 
 VALIDATION_SAMPLES = 8
 VALIDATION_SEED = 1  # of the validation images' binarisation
