@@ -6,6 +6,10 @@ test rows: ours splits them by itself, the mixture is chosen on validation rows 
 all, the kernel's width is cross-validated, the flow (zuko's NSF) is stopped by validation rows and
 trains as long as ours took. The two smallest tables are five folds, each of which is the test once.
 Writes results/accuracy/<table>.json.
+
+Several processes can share the work: with `--pieces FOLDER` each writes what it measured there, and
+`--merge FOLDER` puts together what they left. The flow has to be in one process with ours, whose time
+it gets.
 """
 
 import argparse
@@ -21,6 +25,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pieces import merge, piece, read_pieces, write_piece
 from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.exceptions import ConvergenceWarning
@@ -30,12 +35,10 @@ from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict
 from sklearn.neighbors import KernelDensity
 
 from aem import AEMDensity
-from aem.automatic import Settings
 from aem.data import registry
 from aem.data.info import data_root
 from aem.evaluation import summarise
 from aem.io import write_json
-from aem.provenance import provenance
 
 Array = NDArray[np.float64]
 Split = tuple[Array, Array, Array]  # training, validation and test rows
@@ -220,15 +223,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("tables", nargs="*", default=TABLES)
     parser.add_argument("--methods", nargs="*", default=list(METHODS), choices=list(METHODS))
+    parser.add_argument("--pieces", type=Path, help="write pieces into this folder instead")
+    parser.add_argument("--merge", type=Path, help="put together the pieces of this folder")
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "accuracy")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
-    for name in arguments.tables:
+    pieces = read_pieces(arguments.merge) if arguments.merge else []
+    for name in [] if arguments.merge else arguments.tables:
         started = time.monotonic()
         record = measure(name, arguments.methods)
-        record.update(provenance(Settings(), 0, torch.device("cpu")))
-        record["seconds"] = round(time.monotonic() - started, 1)
-        write_json(arguments.out / f"{name}.json", record)
+        pieces.append(piece(record, time.monotonic() - started))
+        if arguments.pieces:
+            write_piece(arguments.pieces, "+".join((name, *arguments.methods)), pieces[-1])
+    if arguments.pieces:
+        return
+    for name in dict.fromkeys(made["found"]["task"] for made in pieces):
+        whole = merge([made for made in pieces if made["found"]["task"] == name])
+        write_json(arguments.out / f"{name}.json", whole)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,9 @@ settings: fitted on the unlabelled mix and judged on it; fitted on seven tenths 
 judged on all other rows. Rivals see standardised columns. AUROC of each, and the means. Writes
 results/anomalies/adbench.json.
 
+Several processes can share the work: with `--pieces FOLDER` each writes what it measured there, and
+`--merge FOLDER` puts together what they left.
+
 Two things favour ours. How many rows its fit leaves out was chosen by the AUROC on twelve of these
 tables (in TUNED_ON); the mean over the others is recorded beside the mean of all. And it is told, by
 its contamination, whether the training rows are a mix, as of the rivals only the local outlier factor
@@ -19,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
+from pieces import merge, piece, read_pieces, write_piece
 from sklearn.ensemble import IsolationForest
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import roc_auc_score
@@ -29,11 +32,9 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KernelDensity, LocalOutlierFactor
 
 from aem import AEMOutlierDetector
-from aem.automatic import Settings
 from aem.data.info import data_root
 from aem.errors import AemError
 from aem.io import write_json
-from aem.provenance import provenance
 
 Array = NDArray[np.float64]
 Scorer = Callable[[Array, Array], Array]  # training rows, rows to score → the lower, the odder
@@ -44,6 +45,7 @@ TUNED_ON = (
     "38_thyroid", "40_vowels", "43_WDBC", "45_wine", "4_breastw", "6_cardio",
 )  # fmt: skip
 SHARE = 0.7  # of the normal rows to fit on
+SETTINGS = ("mix", "normal rows")
 BANDWIDTHS = np.geomspace(0.05, 3.0, 12)
 BANDWIDTH_ROWS = 2000
 
@@ -108,8 +110,8 @@ def standardised(train: Array, test: Array) -> tuple[Array, Array]:
     return (train - shift) / scale, (test - shift) / scale
 
 
-def measure(path: Path, methods: list[str]) -> dict[str, Any]:
-    """Both settings on one table."""
+def measure(path: Path, methods: list[str], asked: list[str]) -> dict[str, Any]:
+    """The settings asked for on one table."""
     file = np.load(path)
     x, y = file["X"].astype(np.float64), file["y"].astype(int)
     normal = np.flatnonzero(y == 0)
@@ -118,16 +120,18 @@ def measure(path: Path, methods: list[str]) -> dict[str, Any]:
     rest = np.setdiff1d(np.arange(len(x)), chosen)
     settings = {"mix": (x, x, y), "normal rows": (x[chosen], x[rest], y[rest])}
     record: dict[str, Any] = {"rows": len(x), "columns": x.shape[1], "anomalies": int(y.sum())}
-    for setting, (train, test, labels) in settings.items():
-        record[setting] = {}
+    for setting in asked:
+        train, test, labels = settings[setting]
+        record[setting], record[f"{setting}, seconds"] = {}, {}
         for method in methods:
             started = time.monotonic()
             a, b = (train, test) if method == "aem" else standardised(train, test)
             # Both are the same rows in the mix; methods tell the settings apart by that.
             scores = METHODS[method](a, a if setting == "mix" else b)
-            record[setting][method] = float(roc_auc_score(labels, -scores))
             seconds = time.monotonic() - started
-            auroc = record[setting][method]
+            auroc = float(roc_auc_score(labels, -scores))
+            record[setting][method] = auroc
+            record[f"{setting}, seconds"][method] = round(seconds, 2)
             print(
                 f"{path.stem:18s} {setting:12s} {method:20s} {auroc:.4f} {seconds:6.1f} s",
                 flush=True,
@@ -135,14 +139,26 @@ def measure(path: Path, methods: list[str]) -> dict[str, Any]:
     return record
 
 
-def mean_auroc(found: dict[str, Any], methods: list[str]) -> dict[str, dict[str, float]]:
-    """The mean over tables, by setting and method."""
+def summary(found: dict[str, Any]) -> dict[str, Any]:
+    """The mean over tables by setting and method: of all, and of those nothing was chosen on."""
+    others = {name: record for name, record in found.items() if name not in TUNED_ON}
+    return {
+        "task": "adbench",
+        "mean_auroc": mean_auroc(found),
+        "mean_auroc_not_tuned_on": mean_auroc(others) if others else None,
+    }
+
+
+def mean_auroc(found: dict[str, Any]) -> dict[str, dict[str, float]]:
+    """The mean over tables of each method that has been tried on all of them."""
+    records = list(found.values())
     return {
         setting: {
-            method: float(np.mean([record[setting][method] for record in found.values()]))
-            for method in methods
+            method: float(np.mean([record[setting][method] for record in records]))
+            for method in METHODS
+            if all(method in record.get(setting, {}) for record in records)
         }
-        for setting in ("mix", "normal rows")
+        for setting in SETTINGS
     }
 
 
@@ -151,22 +167,30 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("tables", nargs="*")
     parser.add_argument("--methods", nargs="*", default=list(METHODS), choices=list(METHODS))
+    parser.add_argument("--settings", nargs="*", default=list(SETTINGS), choices=SETTINGS)
+    parser.add_argument("--pieces", type=Path, help="write pieces into this folder instead")
+    parser.add_argument("--merge", type=Path, help="put together the pieces of this folder")
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "anomalies")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
-    started = time.monotonic()
-    found = {p.stem: measure(p, arguments.methods) for p in tables(arguments.tables)}
-    means = mean_auroc(found, arguments.methods)
-    others = {name: record for name, record in found.items() if name not in TUNED_ON}
-    for setting, by_method in means.items():
+    pieces = read_pieces(arguments.merge) if arguments.merge else []
+    for path in [] if arguments.merge else tables(arguments.tables):
+        started = time.monotonic()
+        record = measure(path, arguments.methods, arguments.settings)
+        pieces.append(piece({"tables": {path.stem: record}}, time.monotonic() - started))
+        if arguments.pieces:
+            name = "+".join((path.stem, *arguments.settings, *arguments.methods))
+            write_piece(arguments.pieces, name, pieces[-1])
+    if arguments.pieces:
+        return
+    whole = merge(pieces)
+    whole = {**summary(whole["tables"]), **whole}
+    for setting, by_method in whole["mean_auroc"].items():
         for method, auroc in by_method.items():
-            print(f"{'mean of ' + str(len(found)):18s} {setting:12s} {method:20s} {auroc:.4f}")
-    record: dict[str, Any] = {"task": "adbench", "mean_auroc": means, "tables": found}
-    record["mean_auroc_not_tuned_on"] = mean_auroc(others, arguments.methods) if others else None
-    record.update(provenance(Settings(), 0, torch.device("cpu")))
-    record["seconds"] = round(time.monotonic() - started, 1)
+            count = f"mean of {len(whole['tables'])}"
+            print(f"{count:18s} {setting:12s} {method:20s} {auroc:.4f}")
     name = "adbench" if not arguments.tables else "some"
-    write_json(arguments.out / f"{name}.json", record)
+    write_json(arguments.out / f"{name}.json", whole)
 
 
 if __name__ == "__main__":

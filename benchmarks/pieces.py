@@ -1,0 +1,79 @@
+"""A measurement made in pieces, by as many processes as there are, and put together again.
+
+A piece is one JSON file: what was found, nested dictionaries, and where it comes from. Pieces are put
+together only if they come from the same code, settings, seed and kind of machine.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from aem.automatic import Settings
+from aem.errors import AemError
+from aem.io import write_json
+from aem.provenance import command_line, provenance
+
+CPUINFO = Path("/proc/cpuinfo")
+OWN = ("command", "seconds")  # a piece's alone; all else that tells its origin is common
+
+
+def piece(found: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+    """What was found, where it comes from and how long it took."""
+    where = provenance(Settings(), 0, torch.device("cpu"))
+    where.update(processor=processor(), seconds=round(seconds, 1))
+    return {"found": found, "origin": where}
+
+
+def processor() -> str | None:
+    """The name the CPU gives itself, where the system tells it."""
+    if not CPUINFO.is_file():
+        return None
+    named = re.search(r"model name\s*: (.*)", CPUINFO.read_text(encoding="utf-8"))
+    return named[1] if named else None
+
+
+def write_piece(folder: Path, name: str, made: Mapping[str, Any]) -> None:
+    """Write one piece."""
+    slug = re.sub(r"[^\w.+-]", "-", name)
+    write_json(folder / f"{slug}.json", made)
+
+
+def merge(pieces: list[dict[str, Any]]) -> dict[str, Any]:
+    """What all pieces found, with their common origin, their commands and their seconds."""
+    if not pieces:
+        raise AemError("there are no pieces to put together")
+    origins = [piece["origin"] for piece in pieces]
+    common = {k: v for k, v in origins[0].items() if k not in OWN}
+    for other in origins[1:]:
+        differs = next((k for k, v in common.items() if other.get(k) != v), None)
+        if differs is not None:
+            raise AemError(
+                f"pieces differ in their {differs}: {common[differs]} and {other[differs]}"
+            )
+    found: dict[str, Any] = {}
+    for piece in pieces:
+        _add(found, piece["found"])
+    return {
+        **found,
+        **common,
+        "command": command_line() if len(origins) > 1 else origins[0]["command"],
+        "pieces": [{k: o[k] for k in OWN} for o in origins],
+        "seconds": round(sum(o["seconds"] for o in origins), 1),
+    }
+
+
+def read_pieces(folder: Path) -> list[dict[str, Any]]:
+    """All pieces of a folder, in the order of their names."""
+    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
+
+
+def _add(whole: dict[str, Any], part: Mapping[str, Any]) -> None:
+    for key, value in part.items():
+        if isinstance(value, dict):
+            _add(whole.setdefault(key, {}), value)
+        elif whole.setdefault(key, value) != value:
+            raise AemError(f"two pieces say different things about {key}")
