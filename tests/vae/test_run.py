@@ -1,7 +1,10 @@
 """The experiment from the command line: on made-up images always, on MNIST where it is."""
 
+import gzip
 import json
+import math
 import os
+import struct
 import sys
 import time
 from pathlib import Path
@@ -135,9 +138,39 @@ def test_saved_files_are_scored_again_elsewhere(
     assert len(error.strip().splitlines()) == 1
 
 
+@pytest.mark.usefixtures("made_up")
+def test_a_folder_of_other_data_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Checkpoints know how they were trained, not on what."""
+    out = tmp_path / "out"
+    assert run(monkeypatch, out, *TINY) == 0
+    for value in ("data.train_images=20", "prior.draws=3", "prior.resample=2"):
+        capsys.readouterr()
+        assert run(monkeypatch, out, *TINY, value) == 2
+        key, _, asked = value.partition("=")
+        error = capsys.readouterr().err
+        assert f"was made with {key} = " in error
+        assert f"asks for {asked}" in error
+
+
+@pytest.mark.usefixtures("made_up")
+def test_after_a_joint_stage_the_gaussian_row_is_stage_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Encoder and decoder trained with a learnt prior say nothing about the Gaussian."""
+    alone, joint = tmp_path / "alone", tmp_path / "joint"
+    few = [f"evaluation.{name}_images=0" for name in ("quadrature", "importance", "kde")]
+    assert run(monkeypatch, alone, *TINY, *few) == 0
+    assert run(monkeypatch, joint, *TINY, *few, *JOINT) == 0
+    assert numbers(alone)["gaussian"] == numbers(joint)["gaussian"]
+    assert numbers(alone)["proposal"] != numbers(joint)["proposal"]
+
+
 @pytest.mark.parametrize(
     ("value", "culprit"),
     [
+        ("evaluation.seconds=-1.0", "seconds"),
         ("stage_one.stepz=3", "stage_one.stepz"),
         ("stage_one.steps=0", "steps"),
         ("vae.latents=0", "latents"),
@@ -193,6 +226,41 @@ def mnist_root() -> str:
     if not root or not registry.status("mnist", root).present:
         pytest.skip("mnist is not under AEM_DATA")
     return root
+
+
+def test_images_that_are_not_mnists_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Files of the right form and size with other pixels."""
+    for prefix, count in (("train", 60_000), ("t10k", 10_000)):
+        for kind, sides in (("images-idx3", (28, 28)), ("labels-idx1", ())):
+            shape = (count, *sides)
+            head = struct.pack(f">{1 + len(shape)}I", 0x800 + len(shape), *shape)
+            path = tmp_path / "mnist" / f"{prefix}-{kind}-ubyte.gz"
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(gzip.compress(head + bytes(math.prod(shape)), 1))
+    monkeypatch.setenv("AEM_DATA", str(tmp_path))
+    assert run(monkeypatch, tmp_path / "out") == 2
+    error = capsys.readouterr().err
+    assert "train-images-idx3-ubyte.gz is not MNIST's" in error
+    assert len(error.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("head", [b"\0\0\x09\x03", b"\0\0\x08\x03\0\0"])
+def test_damaged_images_are_one_sentence(
+    head: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A wrong magic number, and a file that ends too soon."""
+    for file in registry.find("mnist").sources[0].files:
+        path = tmp_path / file.path
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(gzip.compress(head))
+    monkeypatch.setenv("AEM_DATA", str(tmp_path))
+    assert run(monkeypatch, tmp_path / "out") == 2
+    error = capsys.readouterr().err
+    assert "train-images-idx3-ubyte.gz" in error
+    assert len(error.strip().splitlines()) == 1
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.data

@@ -91,6 +91,24 @@ def test_a_checkpoint_of_other_settings_is_refused(
         train_stage(fresh(other), images, config, folder=tmp_path, quiet=True)
 
 
+def test_a_run_that_stopped_early_is_finished(
+    network: NetworkConfig, images: Images, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What stage two is fitted to must be what is found when the run is started again."""
+    config = replace(
+        STAGE, steps=200, learning_rate=1e-9, validate_every=2, patience=3, checkpoint_seconds=1e9
+    )
+    first = fresh(network)
+    progress = train_stage(first, images, config, folder=tmp_path, quiet=True)
+    assert progress.step < 200
+    monkeypatch.setattr(EagerStep, "run", None)
+    second = fresh(network)
+    again = train_stage(second, images, config, folder=tmp_path, quiet=True)
+    assert again.step == progress.step
+    for name, value in first.state_dict().items():
+        assert torch.equal(value, second.state_dict()[name]), name
+
+
 def test_an_explosion_is_told(network: NetworkConfig, images: Images) -> None:
     with pytest.raises(AemError, match=r"at step \d+; no checkpoint was written; try a smaller"):
         train_stage(fresh(network), images, replace(STAGE, learning_rate=1e30), quiet=True)

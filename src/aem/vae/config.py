@@ -109,13 +109,14 @@ class EvaluationConfig:
     kde_fit_images: int = 2_000  # of the validation set
     quadrature_images: int = 1_000
     tolerance: float = 1e-2  # nats a latent vector
+    seconds: float = 0.0  # after which the three slow scores stop at the images they have; 0: never
     seed: int = 0
 
     def __post_init__(self) -> None:
         _positive("evaluation", self, "samples", "images", "importance_samples", "kde_samples")
         _positive("evaluation", self, "kde_fit_images", "tolerance")
         _not_negative("evaluation", self, "importance_images", "kde_images", "quadrature_images")
-        _not_negative("evaluation", self, "seed")
+        _not_negative("evaluation", self, "seed", "seconds")
         for name in ("images", "importance_images", "kde_images", "quadrature_images"):
             if getattr(self, name) > 10_000:
                 raise AemError(

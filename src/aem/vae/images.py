@@ -7,6 +7,7 @@ from jaxtyping import UInt8
 from torch import Tensor
 
 from aem.data import mnist
+from aem.data.digest import content_sha256
 from aem.data.info import data_root
 from aem.errors import AemError
 from aem.vae.config import DataConfig
@@ -33,6 +34,9 @@ def load_images(config: DataConfig) -> Images:
         lacks = ", ".join(missing)
         raise AemError(f"mnist is not under {root}, which lacks {lacks}. {info.how_to_get}")
     data = mnist.load()
+    for file in info.sources[0].files:
+        if content_sha256(root / file.path) != file.sha256:
+            raise AemError(f"{root / file.path} is not MNIST's: its checksum is another")
     total = len(data.train_images)
     left = total - config.validation_images
     count = config.train_images or left

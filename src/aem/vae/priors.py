@@ -26,7 +26,7 @@ class PriorScores:
 
     log_prob: Float[Tensor, " M"]  # −inf where the density is zero
     error: Float[Tensor, " M"] | None = None
-    unmet: int = 0  # latents whose tolerance was not met
+    unmet: Bool[Tensor, " M"] | None = None  # which did not meet the tolerance
 
 
 Prior = Callable[[Tensor, Watch], PriorScores]
@@ -61,7 +61,7 @@ def quadrature_prior(model: AEM, settings: Quadrature) -> Prior:
     distribution, exact = model(), model.in_double()
 
     def score(z: Tensor, watch: Watch = ignore) -> PriorScores:
-        log_prob, error, unmet = [], [], 0
+        log_prob, error, unmet = [], [], []
         for some in z.split(BLOCK[z.device.type]):
             exists = ~without_density(exact, some)
             scores = distribution.scores(some[exists], settings)
@@ -71,9 +71,11 @@ def quadrature_prior(model: AEM, settings: Quadrature) -> Prior:
             errors[exists] = scores.error.sum(-1)
             log_prob.append(total)
             error.append(errors)
-            unmet += int((~scores.converged).any(-1).sum())
+            beyond = torch.zeros_like(exists)
+            beyond[exists] = ~scores.converged.all(-1)
+            unmet.append(beyond)
             watch(len(some))
-        return PriorScores(torch.cat(log_prob), torch.cat(error), unmet)
+        return PriorScores(torch.cat(log_prob), torch.cat(error), torch.cat(unmet))
 
     return score
 

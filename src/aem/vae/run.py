@@ -5,17 +5,17 @@ stopped: a finished stage is read back, not repeated, and the scores can be comp
 settings of [evaluation] alone.
 """
 
-import time
+import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from aem.config import to_toml
+from aem.config import read_toml, to_mapping, to_toml
 from aem.errors import AemError
 from aem.evaluation import Report, silent
-from aem.io import write_atomically, write_json
+from aem.io import read_tensors, write_atomically, write_json
 from aem.model import AEM
 from aem.plots import save_figure
 from aem.provenance import provenance
@@ -35,6 +35,7 @@ from aem.vae.prior import STANDARDISED_ON, TRAIN_SEED, VALIDATION_SEED
 from aem.vae.table import table_two
 from aem.vae.training import train_stage
 
+CHECKPOINT = "checkpoint.safetensors"
 SHOWN = 64  # images of the figure
 JOINT_DRAWS = 4  # of every image, for the standardisation of a jointly trained prior
 
@@ -91,10 +92,25 @@ class Experiment:
 
     def check_files(self, images: Images) -> None:
         """Refuse files that do not fit each other before anything is written."""
+        for section, stage in (("data", "stage_one"), ("prior", "stage_two")):
+            self.check_section(section, stage)
         if self.config.stage_one.file:
             vae = self.stage_one(images)
             if self.config.prior.file and not self.config.joint.steps:
                 load_prior(self.config.prior.file, vae)
+
+    def check_section(self, section: str, stage: str) -> None:
+        """Refuse to go on with a stage of other data: its checkpoint knows its own settings only."""
+        settings = self.folder / "config.toml"
+        if not (settings.exists() and (self.folder / stage / CHECKPOINT).exists()):
+            return
+        before = read_toml(settings).get(section, {})
+        for key, value in to_mapping(getattr(self.config, section)).items():
+            if key != "file" and before.get(key) != value:
+                raise AemError(
+                    f"{self.folder} was made with {section}.{key} = {before.get(key)}, this run asks "
+                    f"for {value}; choose another folder or the same settings"
+                )
 
     def joint(self, vae: ConvolutionalVae, images: Images) -> AEM:
         """Encoder, decoder and a proposal as their prior, trained together from stage one on."""
@@ -139,16 +155,26 @@ class Experiment:
         else:
             prior = AEM(joint.config).to(self.device)
             prior.load_state_dict(joint.state_dict())
+        # A finished stage is only read back: one draw will do to say so.
+        draws = 1 if _is_finished(folder / CHECKPOINT, self.config.train.steps) else settings.draws
         rows = draw_table(
             sampler(images.train),
-            settings.draws,
+            draws,
             TRAIN_SEED,
-            lambda done: self.report("drawing latents to fit", done, settings.draws),
+            lambda done: self.report("drawing latents to fit", done, draws),
         )
         held_out = draw_table(sampler(images.validation), 1, VALIDATION_SEED)
         progress = fit(prior, rows, held_out, self.config.train, folder=folder, quiet=self.quiet)
         self.remember("stage_two", progress)
         return prior
+
+
+def _is_finished(checkpoint: Path, steps: int) -> bool:
+    """Whether a stage was trained to its end."""
+    if not checkpoint.exists():
+        return False
+    _, metadata = read_tensors(checkpoint, "checkpoint")
+    return bool(metadata["progress"]["step"] >= steps)
 
 
 def run_vae(
@@ -163,6 +189,7 @@ def run_vae(
     write_atomically(folder / "config.toml", to_toml(config).encode())
 
     vae = experiment.stage_one(images)
+    first = copy.deepcopy(vae).eval().requires_grad_(False) if config.joint.steps else None
     joint = experiment.joint(vae, images) if config.joint.steps else None
     vae.eval().requires_grad_(False)
     save_vae(vae, folder / "vae.safetensors", preset=preset, digest=digest(vae.state_dict()))
@@ -177,7 +204,7 @@ def run_vae(
         sample_images(vae, prior, SHOWN, config.evaluation.seed),
     )
     save_figure(figure, folder / "figure.png")
-    metrics = _evaluate(experiment, preset, vae, images, prior, joint)
+    metrics = _evaluate(experiment, preset, vae, images, prior, joint, first)
     write_atomically(folder / "table.md", table_two(metrics["priors"]).encode())
     return Run(vae, prior, metrics, folder)
 
@@ -189,9 +216,10 @@ def _evaluate(
     images: Images,
     prior: AEM,
     joint: AEM | None,
+    first: ConvolutionalVae | None,
 ) -> dict[str, Any]:
     """All scores; the metrics are written after each of them, for some take long."""
-    config, started = experiment.config, time.monotonic()
+    config = experiment.config
     metrics: dict[str, Any] = {
         "task": "vae",
         "preset": preset,
@@ -204,10 +232,11 @@ def _evaluate(
 
     def finished(records: dict[str, Any]) -> None:
         metrics["priors"] = records
-        metrics["evaluation_seconds"] = round(time.monotonic() - started, 2)
+        metrics["evaluation_seconds"] = round(sum(r["seconds"] for r in records.values()), 2)
         metrics["training"] = experiment.history
         write_json(experiment.folder / "metrics.json", metrics)
 
-    evaluation = Evaluation(vae, images, config.evaluation, experiment.report, finished)
-    evaluation.all_priors(prior, {} if joint is None else {"joint": joint})
+    folder = experiment.folder / "scores"
+    evaluation = Evaluation(vae, images, config.evaluation, folder, experiment.report, finished)
+    evaluation.all_priors(prior, joint=joint, stage_one=first)
     return metrics

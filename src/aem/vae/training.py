@@ -142,7 +142,8 @@ def train_stage(
                         step, scores["validation_score"], scores["validation_elbo"], seconds
                     )
                 late = time.monotonic() - saved > config.checkpoint_seconds
-                if checkpoint is not None and (late or step == config.steps):
+                last = step == config.steps or _exhausted(progress, config)
+                if checkpoint is not None and (late or last):
                     # A finite loss may have had a gradient that was not: never save what it left.
                     if not all(bool(p.isfinite().all()) for p in eager.parameters):
                         what = "the weights stopped being finite"
