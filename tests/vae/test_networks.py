@@ -33,13 +33,14 @@ def test_the_papers_architecture() -> None:
         (128, 4, 4),
     ]
     assert resolutions(vae.decoder, torch.zeros(2, 32)) == [
-        (128, 4, 4),
         (64, 7, 7),
         (64, 7, 7),
         (32, 14, 14),
         (32, 14, 14),
         (16, 28, 28),
+        (16, 28, 28),
     ]
+    assert vae.decoder.innermost == (128, 4, 4)
     transposed = [m for m in vae.decoder.modules() if isinstance(m, nn.ConvTranspose2d)]
     assert len(transposed) == 2 * 3  # on the way and on the shortcut
     posterior = vae.encode(torch.zeros(2, 1, 28, 28))

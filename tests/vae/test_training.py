@@ -1,7 +1,12 @@
 """Stages learn, stop and go on."""
 
+import math
+import subprocess
+import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -127,12 +132,68 @@ def test_phases_follow_the_settings() -> None:
     assert phase_of(0, StageConfig()) == Phase(False, False)
 
 
+def test_compiled_blocks_are_the_same_module(
+    network: NetworkConfig, images: Images, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compiled while it trains, as if it had never been afterwards."""
+    calls = 0
+
+    def compile_nothing(function: Callable[..., Any], **_: Any) -> Callable[..., Any]:
+        def counted(*arguments: Any, **options: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            return function(*arguments, **options)
+
+        return counted
+
+    monkeypatch.setattr(torch, "compile", compile_nothing)
+    plain, compiled = fresh(network), fresh(network)
+    train_stage(plain, images, STAGE, quiet=True)
+    train_stage(compiled, images, replace(STAGE, compiled=True), quiet=True)
+    assert calls == 2 * STAGE.steps, "encoder and decoder; validation takes the plain ones"
+    compiled.vae.logits(torch.zeros(1, 3))
+    assert calls == 2 * STAGE.steps
+    for name, value in plain.state_dict().items():
+        assert torch.equal(value, compiled.state_dict()[name]), name
+
+
+COMPILED = """
+import sys, torch
+from aem.vae.config import NetworkConfig, StageConfig
+from aem.vae.images import Images
+from aem.vae.latent import LatentModel
+from aem.vae.networks import ConvolutionalVae
+from aem.vae.training import train_stage
+torch.set_num_threads(1)
+torch.manual_seed(0)
+images = Images(*((255 * torch.rand(n, 28, 28)).to(torch.uint8) for n in (40, 12, 1)))
+for compiled in (False, True):
+    torch.manual_seed(1)
+    model = LatentModel(ConvolutionalVae(NetworkConfig(latents=3, channels=2)))
+    config = StageConfig(
+        steps=6, batch_size=8, validate_every=6, learning_rate=5e-3, device="cpu", compiled=compiled
+    )
+    print(train_stage(model, images, config, quiet=True).history[-1]["validation_elbo"])
+"""
+
+
+@pytest.mark.slow
+def test_compiled_steps_train_as_plain_ones() -> None:
+    """In a process of its own: shape checks do not know what a compiler passes around."""
+    command = [sys.executable, "-c", COMPILED]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    plain, compiled = map(float, done.stdout.split())
+    assert math.isclose(plain, compiled, rel_tol=1e-4)
+    assert "recompile_limit" not in done.stderr
+
+
 @pytest.mark.gpu
-def test_a_captured_step_trains_as_an_eager_one(images: Images) -> None:
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_captured_step_trains_as_an_eager_one(images: Images, compiled: bool) -> None:
     network = NetworkConfig(latents=3, channels=4)
-    config = replace(STAGE, steps=60, validate_every=30, device="cuda", precision="float32")
-    model = fresh(network)
-    progress = train_stage(model, images, config, quiet=True)
-    reference = train_stage(fresh(network), images, replace(config, device="cpu"), quiet=True)
+    plain = replace(STAGE, steps=60, validate_every=30, precision="float32")
+    config = replace(plain, device="cuda", compiled=compiled)
+    progress = train_stage(fresh(network), images, config, quiet=True)
+    reference = train_stage(fresh(network), images, plain, quiet=True)
     difference = progress.history[-1]["validation_elbo"] - reference.history[-1]["validation_elbo"]
     assert abs(difference) < 20

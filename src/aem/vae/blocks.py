@@ -38,6 +38,16 @@ class ConvBlock(nn.Module):
         return kept + step
 
 
+class Stack(nn.Sequential):
+    """Blocks one after the other; torch.compile takes them as one, which it does not do of its own."""
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Apply them."""
+        for block in self:
+            h = block(h)
+        return h
+
+
 def same(channels: int, activation: Activation, dropout: float) -> ConvBlock:
     """A block that keeps resolution and channels."""
     second = nn.Conv2d(channels, channels, 3, padding=1)

@@ -16,7 +16,7 @@ class NetworkConfig:
 
     latents: int = 32
     channels: int = 16  # at full resolution; doubled three times on the way down
-    blocks: int = 1  # residual blocks before each change of resolution
+    blocks: int = 1  # residual blocks at each resolution above the innermost
     activation: Literal["relu", "elu", "silu"] = "relu"
     dropout: float = 0.0
 
@@ -64,6 +64,9 @@ class StageConfig:
     seed: int = 0
     device: str = "auto"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    compiled: bool = (
+        False  # residual blocks through torch.compile: a wait at first, then faster steps
+    )
     checkpoint_seconds: float = 30.0
     file: str = ""  # a trained one to go on from instead
 

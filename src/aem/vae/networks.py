@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from aem.vae.blocks import ACTIVATIONS, ConvBlock, down, same, up
+from aem.vae.blocks import ACTIVATIONS, ConvBlock, Stack, down, same, up
 from aem.vae.config import NetworkConfig
 from aem.vae.posterior import GaussianPosterior
 
@@ -27,7 +27,7 @@ class Encoder(nn.Module):
             layers.extend(same(channels, activation, dropout) for _ in range(config.blocks))
             layers.append(down(channels, activation, dropout))
             channels *= 2
-        self.blocks = nn.Sequential(*layers)
+        self.blocks = Stack(*layers)
         self.regress = nn.Linear(channels * SIZES[-1] ** 2, 2 * config.latents)
 
     def forward(self, x: Float[Tensor, "B 1 28 28"]) -> GaussianPosterior:
@@ -40,7 +40,7 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Latents → Bernoulli logits of the pixels."""
+    """Latents → Bernoulli logits of the pixels: the encoder's blocks in the opposite order."""
 
     def __init__(self, config: NetworkConfig) -> None:
         super().__init__()
@@ -51,10 +51,10 @@ class Decoder(nn.Module):
         self.project = nn.Linear(config.latents, channels * SIZES[-1] ** 2)
         layers: list[ConvBlock] = []
         for size, target in zip(SIZES[:0:-1], SIZES[-2::-1], strict=True):
-            layers.extend(same(channels, activation, dropout) for _ in range(config.blocks))
             layers.append(up(channels, size, target, activation, dropout))
             channels //= 2
-        self.blocks = nn.Sequential(*layers)
+            layers.extend(same(channels, activation, dropout) for _ in range(config.blocks))
+        self.blocks = Stack(*layers)
         self.pixels = nn.Conv2d(channels, 1, 1)
 
     def forward(self, z: Float[Tensor, "B L"]) -> Float[Tensor, "B 1 28 28"]:

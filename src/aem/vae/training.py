@@ -24,6 +24,7 @@ from aem.vae.bounds import draw_posterior, elbo, importance_bound
 from aem.vae.config import StageConfig
 from aem.vae.images import Images
 from aem.vae.latent import LatentModel
+from aem.vae.networks import ConvolutionalVae
 from aem.vae.objective import log_prior
 from aem.vae.steps import EagerStep, GraphStep
 
@@ -56,6 +57,22 @@ def tuned_convolutions() -> Iterator[None]:
         yield
     finally:
         torch.backends.cudnn.benchmark = before
+
+
+@contextmanager
+def compiled_blocks(vae: ConvolutionalVae, *, enabled: bool) -> Iterator[None]:
+    """Let torch.compile merge what lies between the convolutions, which wait for memory otherwise.
+
+    In place and only for a while: what is trained is the same module with the same names.
+    """
+    parts = (vae.encoder.blocks, vae.decoder.blocks) if enabled else ()
+    for part in parts:
+        part.compile(dynamic=False)
+    try:
+        yield
+    finally:
+        for part in parts:
+            part._compiled_call_impl = None
 
 
 @torch.no_grad()
@@ -104,6 +121,7 @@ def train_stage(
     with (
         torch.random.fork_rng(devices=devices),
         tuned_convolutions(),
+        compiled_blocks(model.vae, enabled=config.compiled),
         StageReporter(
             config.steps,
             quiet=quiet,
