@@ -7,6 +7,7 @@ together only if they come from the same code, settings, seed and kind of machin
 import json
 import re
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,13 @@ OWN = ("command", "seconds")  # a piece's alone; all else that tells its origin 
 
 def piece(found: Mapping[str, Any], seconds: float) -> dict[str, Any]:
     """What was found, where it comes from and how long it took."""
-    where = provenance(Settings(), 0, torch.device("cpu"))
-    where.update(processor=processor(), seconds=round(seconds, 1))
-    return {"found": found, "origin": where}
+    return {"found": found, "origin": {**origin(), "seconds": round(seconds, 1)}}
+
+
+@cache
+def origin() -> dict[str, Any]:
+    """Where the pieces of this process come from, as it was at first."""
+    return {**provenance(Settings(), 0, torch.device("cpu")), "processor": processor()}
 
 
 def processor() -> str | None:

@@ -9,7 +9,7 @@ network on get the mixture at once, pooled over several starts, because that is 
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -68,6 +68,9 @@ class Fitted:
     model: AEM
     discrete: tuple[Discrete, ...]
     about: dict[str, Any]
+    held_out: NDArray[np.bool_] = field(  # rows that did not train it; a file does not know
+        default_factory=lambda: np.zeros(0, dtype=bool)
+    )
 
 
 def silent(what: str, done: int, total: int) -> None:
@@ -121,13 +124,13 @@ def fit_table(
         "network": None,
     }
     if train_config is None:
-        return Fitted(model.eval(), tuple(discrete), about)
+        return Fitted(model.eval(), tuple(discrete), about, held_out)
     draws = min(DRAWS, max(MOST_DRAWN_ROWS // len(train), 1)) if discrete else 1
     many = [train] + [
         dequantise(train, columns, discrete, rng) for _ in range(draws - 1)
     ]  # in its cell each value is drawn anew
     about["network"] = _train(model, np.concatenate(many), validation, train_config, quiet)
-    return Fitted(model, tuple(discrete), about)
+    return Fitted(model, tuple(discrete), about, held_out)
 
 
 def refuse_extreme(x: Array, columns: Sequence[str]) -> None:

@@ -8,6 +8,7 @@
 """
 
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,12 +18,13 @@ from sklearn.base import BaseEstimator, DensityMixin, OutlierMixin
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from aem.automatic import Settings, fit_table, refuse_extreme
+from aem.automatic import Fitted, Settings, fit_table, refuse_extreme
 from aem.errors import AemError
 from aem.explain import as_columns, explain
 from aem.frames import TableError, as_frame, frame_columns, is_frame
 from aem.joint import central_rows
 from aem.tablemodel import TableModel
+from aem.threshold import quantile, scores_by_fold, scores_of_groups, threshold
 
 Array = NDArray[np.float64]
 
@@ -31,7 +33,6 @@ Array = NDArray[np.float64]
 LEFT_OUT = 2.5
 MOST_LEFT_OUT = 0.4
 FEWEST_ROWS_TO_LEAVE_OUT = 50
-THRESHOLD_ROWS = 10_000  # training rows that set the threshold between inliers and outliers
 
 
 def _seed(random_state: Any) -> int:
@@ -74,9 +75,11 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit to the rows of an array or a data frame; y is ignored."""
-        return self._fit(X)
+        self._fit_rows(*self._learn_columns(X))
+        return self
 
-    def _fit(self, X: Any, left_out: float = 0.0) -> Self:
+    def _learn_columns(self, X: Any) -> tuple[Array, list[str]]:
+        """Rows to fit to, and the names of their columns, which are remembered."""
         if is_frame(X):
             names, rows = frame_columns(X)
             rows = check_array(rows, dtype=np.float64, ensure_min_samples=2, estimator=self)
@@ -87,18 +90,22 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
             rows = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
             names = [f"x{i + 1}" for i in range(rows.shape[1])]
             self.frame_ = None
+        try:
+            refuse_extreme(rows, names)
+        except AemError as error:
+            raise TableError(str(error)) from error
+        return rows, names
+
+    def _fit_rows(self, rows: Array, names: list[str]) -> Fitted:
         seed = _seed(self.random_state)
         settings = Settings(**{name: getattr(self, name) for name in Settings.__annotations__})
         try:
-            if left_out and len(rows) >= FEWEST_ROWS_TO_LEAVE_OUT:
-                refuse_extreme(rows, names)
-                rows = rows[central_rows(rows, left_out)]
             fitted = fit_table(rows, names, settings=settings, seed=seed, device=self.device)
         except AemError as error:
             raise TableError(str(error)) from error
         self.model_ = TableModel(fitted)
         self.discrete_ = [column.column for column in fitted.discrete]
-        return self
+        return fitted
 
     def _rows(self, X: Any) -> Array:
         """Rows in the order of the model's columns; a frame's are matched by name."""
@@ -182,7 +189,11 @@ class AEMDensity(DensityMixin, _TableEstimator):  # type: ignore[misc]
 
 
 class AEMOutlierDetector(OutlierMixin, _TableEstimator):  # type: ignore[misc]
-    """Rows are outliers if their density is among the lowest `contamination` of the fitted rows'.
+    """Rows are outliers if their density is among the lowest `contamination` of rows like the fitted.
+
+    The threshold comes from scores of rows that the scoring model has not seen, so that new rows are
+    called outliers no more often than that; where this makes no difference it is exactly the share
+    `contamination` of a small table's own rows.
 
     Outliers among the training rows must not teach the density that they are normal, so the rows
     furthest out, two and a half times as many as there may be outliers, do not take part in the fit.
@@ -231,14 +242,40 @@ class AEMOutlierDetector(OutlierMixin, _TableEstimator):  # type: ignore[misc]
         """Fit to rows that may hold a share of outliers; y is ignored."""
         if not 0 < self.contamination <= 0.5:
             raise TableError(f"contamination must lie in (0, 0.5], not {self.contamination}")
-        self._fit(X, left_out=min(LEFT_OUT * self.contamination, MOST_LEFT_OUT))
-        rows = self._rows(X)
-        if len(rows) > THRESHOLD_ROWS:
-            rng = np.random.default_rng(0)
-            rows = rows[rng.choice(len(rows), THRESHOLD_ROWS, replace=False)]
-        scores = self.model_.score(rows).total
-        self.offset_ = float(np.percentile(scores, 100 * self.contamination))
+        rows, names = self._learn_columns(X)
+        kept = self._central(rows)
+        fitted = self._fit_rows(rows[kept], names)
+        if fitted.held_out.any():
+            # Those held out stand for all that were kept.
+            groups = [(rows[kept][fitted.held_out], kept.sum()), (rows[~kept], (~kept).sum())]
+            self.offset_ = quantile(*scores_of_groups(groups, self._score), self.contamination)
+            return self
+        seen = unseen = self.model_.score(rows).total
+        if len(rows) >= FEWEST_ROWS_TO_LEAVE_OUT:
+            unseen = scores_by_fold(rows, self._refit(fitted), _seed(self.random_state))
+        self.offset_ = threshold(seen, unseen, self.contamination)
         return self
+
+    def _score(self, rows: Array) -> Array:
+        return self.model_.score(rows).total
+
+    def _central(self, rows: Array) -> NDArray[np.bool_]:
+        """Which rows take part in the fit."""
+        if len(rows) < FEWEST_ROWS_TO_LEAVE_OUT:
+            return np.ones(len(rows), dtype=bool)
+        return central_rows(rows, min(LEFT_OUT * self.contamination, MOST_LEFT_OUT))
+
+    def _refit(self, fitted: Fitted) -> Callable[[Array], Callable[[Array], Array]]:
+        """How to make the same kind of model of other rows."""
+        settings = Settings(components=fitted.about["mixture"]["components"], steps=0)
+
+        def fit(rows: Array) -> Callable[[Array], Array]:
+            central = rows[self._central(rows)]
+            seed = _seed(self.random_state)
+            again = fit_table(central, fitted.model.columns, settings=settings, seed=seed)
+            return lambda x: TableModel(again).score(x).total
+
+        return fit
 
     def decision_function(self, X: Any) -> Array:
         """How far each row's log density lies above the threshold; negative for outliers."""

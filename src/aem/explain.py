@@ -3,6 +3,10 @@
 The chain rule splits a row's log density into one term a column. How low a term is depends on the
 column's unit and on how much of it can be foretold, so a column is judged by its *surprise*: how many
 nats its term lies below what values there have on average, E[log p(X_d | x_<d)] − log p(x_d | x_<d).
+
+After one odd value nothing can be foretold: no row like this has been seen, and for the columns after
+it anything would seem likely. So an odd value is replaced, as far as those columns are concerned, by
+the likeliest one there. The terms of the log density are those of the row as it is.
 """
 
 from collections.abc import Sequence
@@ -25,46 +29,91 @@ MASS = 0.9  # of the region where a value would have been likely
 LEVELS = 256  # quantiles of the proposal a conditional is looked at
 OUTERMOST = 1e-5
 NUMBERS_AT_A_TIME = 2**22
+ODD = 6.0  # nats of surprise: of a normal distribution, values 3.6 deviations out
 GAP = 0.005  # of the probability: less between two intervals does not part them
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """Of B rows and D columns: terms, surprises, medians [B, D], regions by row and column."""
+    """Of B rows and D columns: terms, surprises, medians [B, D], regions by row and column.
+
+    `context` are the rows with odd values replaced: what surprises, medians and regions go by.
+    """
 
     scores: ColumnScores
     surprise: Array
     median: Array
     regions: list[list[list[Interval]]]
+    context: Array
 
 
 def explain(table: TableModel, x: Array, report: Report = silent) -> Explanation:
     """Explain every column of rows."""
     scores = table.score(x, report)
     columns = len(table.columns)
-    surprise, median = np.empty_like(x), np.empty_like(x)
+    surprise, median, context = np.empty_like(x), np.empty_like(x), x.copy()
     regions: list[list[list[Interval]]] = []
     components = table.model.config.components if table.model.config.proposal != "uniform" else 1
     block = max(NUMBERS_AT_A_TIME // (columns * LEVELS * components), 1)
     for start in range(0, len(x), block):
-        rows = slice(start, start + block)
-        grid, mass = _conditionals(table, x[rows])
-        density = mass / np.diff(grid, axis=-1).clip(min=1e-300)
-        expected = (mass * np.log(density.clip(min=1e-300))).sum(-1)
-        surprise[rows] = expected - scores.log_density[rows]
-        median[rows] = _medians(grid, mass)
-        regions += [
-            [_region(*column) for column in zip(*row, strict=True)]
-            for row in zip(grid, mass, density, strict=True)
-        ]
+        rows = np.arange(start, min(start + block, len(x)))
+        regions += [[[] for _ in range(columns)] for _ in rows]
+        log_density, settled = scores.log_density[rows], np.zeros(len(rows), dtype=int)
+        while len(rows):
+            found = _look(table, context[rows], log_density)
+            for i, (row, first) in enumerate(zip(rows, settled, strict=True)):
+                surprise[row, first:] = found.surprise[i, first:]
+                median[row, first:] = found.median[i, first:]
+                for d in range(first, columns):
+                    regions[row][d] = found.region(i, d)
+            odd = (found.surprise > ODD) & (np.arange(columns) >= settled[:, None])
+            odd[:, -1] = False  # nothing comes after it
+            again = np.flatnonzero(odd.any(1))
+            first = odd[again].argmax(1)
+            rows, settled = rows[again], first + 1
+            context[rows, first] = found.mode[again, first]
+            log_density = table.score(context[rows]).log_density
         report("explanations", min(start + block, len(x)), len(x))
     for column in table.discrete:
         d = table.columns.index(column.column)
         median[:, d] = column.restore(median[:, d])
-        for row in regions:
-            ends = column.restore(np.array(row[d]).reshape(-1)).reshape(-1, 2)
-            row[d] = [(float(low), float(high)) for low, high in ends]
-    return Explanation(scores, surprise, median, regions)
+        for row_regions in regions:
+            ends = column.restore(np.array(row_regions[d]).reshape(-1)).reshape(-1, 2)
+            row_regions[d] = [(float(low), float(high)) for low, high in ends]
+    return Explanation(scores, surprise, median, regions, context)
+
+
+@dataclass(frozen=True)
+class _Look:
+    """The conditionals of rows on points [B, D, L] of their own."""
+
+    surprise: Array
+    grid: Array
+    mass: Array  # between neighbours
+    density: Array
+
+    @property
+    def median(self) -> Array:
+        return _medians(self.grid, self.mass)
+
+    @property
+    def mode(self) -> Array:
+        """Where values are most likely."""
+        place = self.density.argmax(-1)[..., None]
+        low, high = (np.take_along_axis(self.grid, place + i, -1)[..., 0] for i in (0, 1))
+        middle: Array = 0.5 * (low + high)
+        return middle
+
+    def region(self, row: int, column: int) -> list[Interval]:
+        return _region(self.grid[row, column], self.mass[row, column], self.density[row, column])
+
+
+def _look(table: TableModel, x: Array, log_density: Array) -> _Look:
+    """The conditionals of rows whose terms are given."""
+    grid, mass = _conditionals(table, x)
+    density = mass / np.diff(grid, axis=-1).clip(min=1e-300)
+    expected = (mass * np.log(density.clip(min=1e-300))).sum(-1)
+    return _Look(expected - log_density, grid, mass, density)
 
 
 @torch.no_grad()

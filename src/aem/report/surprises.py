@@ -29,7 +29,7 @@ def surprises(
     """One record for each of the rows x, whose numbers in the table are given."""
     explained = explain(table, x, lambda _, done, total: report("explanations", done, total))
     blamed = np.argsort(-explained.surprise, axis=1, kind="stable")[:, :BLAMED]
-    pictures = _pictures(table, x, blamed)
+    pictures = _pictures(table, x, explained.context, blamed)
     records = []
     for i, number in enumerate(numbers.tolist()):
         records.append(
@@ -56,16 +56,19 @@ def surprises(
 
 
 @torch.no_grad()
-def _pictures(table: TableModel, x: Array, blamed: NDArray[np.int64]) -> dict[Place, Picture]:
+def _pictures(
+    table: TableModel, x: Array, context: Array, blamed: NDArray[np.int64]
+) -> dict[Place, Picture]:
     """The conditional distributions of the blamed columns [B, T] of rows, by row and column.
 
-    Each is drawn as far as its row's value lies out. All rows that blame a column are done at once.
+    Given the context, each is drawn as far as its row's value lies out. All rows that blame a column
+    are done at once.
     """
     discrete = {column.column: column for column in table.discrete}
     result: dict[Place, Picture] = {}
     for d in np.unique(blamed).tolist():
         which = np.flatnonzero((blamed == d).any(1))
-        rows = torch.tensor(x[which], device=table.model.shift.device)
+        rows = torch.tensor(context[which], device=table.model.shift.device)
         conditional = table.exact().conditionals(rows, Quadrature(tolerance=TOLERANCE))[d]
         low, high = conditional.quantile(torch.tensor(OUTER)).cpu().numpy().T
         low, high = np.minimum(low, x[which, d]), np.maximum(high, x[which, d])

@@ -1,0 +1,61 @@
+"""Where outliers begin: the score below which the given share of rows lies.
+
+Rows that a density was fitted to score higher than new ones, the more so the fewer there are for
+their columns; a threshold taken from them would call far too many new rows outliers. So it is taken
+from rows as a model scores them that has not seen them: on a small table those of each fold by a
+model of the other folds, on a larger one those held out while training and those left out at all.
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+FOLDS = 4
+MOST_ROWS = 1000  # of a kind: more would not move the threshold enough to wait for
+
+
+def scores_by_fold(x: Array, fit: Callable[[Array], Callable[[Array], Array]], seed: int) -> Array:
+    """The score of each row by a model that `fit` made of the rows in other folds."""
+    fold = np.random.default_rng(seed).permutation(len(x)) % FOLDS
+    scores = np.empty(len(x))
+    for f in range(FOLDS):
+        scores[fold == f] = fit(x[fold != f])(x[fold == f])
+    return scores
+
+
+def scores_of_groups(
+    groups: list[tuple[Array, int]], score: Callable[[Array], Array]
+) -> tuple[Array, Array]:
+    """Scores of some rows of groups that stand for so many each, and how many each row stands for."""
+    rng = np.random.default_rng(0)
+    scores, weights = [], []
+    for rows, stands_for in groups:
+        count = min(len(rows), MOST_ROWS)
+        if count:
+            scores.append(score(rows[rng.choice(len(rows), count, replace=False)]))
+            weights.append(np.full(count, stands_for / count))
+    return np.concatenate(scores), np.concatenate(weights)
+
+
+def quantile(scores: Array, weights: Array, share: float) -> float:
+    """The score that a share of the rows, each as often as its weight, lies below."""
+    order = np.argsort(scores)
+    below = (np.cumsum(weights[order]) - 0.5 * weights[order]) / weights.sum()
+    return float(np.interp(share, below, scores[order]))
+
+
+def threshold(seen: Array, unseen: Array, share: float) -> float:
+    """The threshold of a small table, given its rows' scores by models that saw them and did not.
+
+    By convention it parts exactly the given share of the training rows. That is kept to unless, there,
+    significantly more of the unseen rows would be outliers.
+    """
+    exact = float(np.quantile(seen, share))
+    noise = math.sqrt(share * (1 - share) / len(unseen))
+    if float((unseen < exact).mean()) <= share + 2 * noise:
+        return exact
+    return quantile(unseen, np.ones(len(unseen)), share)
