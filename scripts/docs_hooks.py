@@ -11,6 +11,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURES = ("gallery.png", "calibration/calibration.png")
+WHERE_DRAWN = ("vae/best.png", "vae/paper.png")  # of experiments that may not have been run
 HELP = re.compile(r"<!-- help ([\w ]*?) ?-->")
 
 
@@ -18,7 +19,8 @@ def on_files(files: Any, config: Any) -> Any:
     """Pictures live beside the numbers they are drawn from."""
     from mkdocs.structure.files import File
 
-    for name in PICTURES:
+    drawn = tuple(name for name in WHERE_DRAWN if (ROOT / "results" / name).is_file())
+    for name in PICTURES + drawn:
         picture = ROOT / "results" / name
         files.append(File.generated(config, f"pictures/{name}", abs_src_path=str(picture)))
     return files

@@ -13,6 +13,7 @@ from typing import Any
 
 import render_exactness
 import render_tables
+import render_vae
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (
@@ -21,6 +22,7 @@ PAGES = (
     "docs/speed.md",
     "docs/experiments.md",
     "docs/exactness.md",
+    "docs/vae.md",
 )
 PLANE = ("spirals", "checkerboard", "diamond", "image", "einstein")
 MARKED = re.compile(r"(<!-- results:(\w+) -->\n).*?(<!-- /results -->)", re.DOTALL)
@@ -166,6 +168,7 @@ NO_BENCH = "Not measured yet: `make bench`.\n"
 TABLES: dict[str, Callable[[], str]] = {
     **render_exactness.TABLES,
     **render_tables.TABLES,
+    **render_vae.TABLES,
     "plane_best": lambda: plane_table("best"),
     "plane_fast": lambda: plane_table("fast"),
     "seeds": seeds_table,

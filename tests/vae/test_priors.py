@@ -95,3 +95,23 @@ def test_a_literal_energy_without_tails_has_density_zero(
     assert bool(log_prob(quadrature_prior(model, Quadrature()), z).isneginf().all())
     assert math.isfinite(float(log_prob(importance_prior(model, 50), z).mean()))
     assert not bool(without_density(aem(randomise).in_double(), z).any())
+
+
+def test_mass_beyond_the_proposals_reach_is_told_apart(
+    randomise: Callable[[nn.Module], None],
+) -> None:
+    """Importance sampling with many draws finds what quadrature says of the proposal's reach."""
+    model = aem(randomise, "literal")
+    with torch.no_grad():  # an energy that decays slowly: f = |x − 1| / 8
+        for parameter in model.energy.parameters():
+            parameter.zero_()
+        for unit, sign in ((0, 1.0), (1, -1.0)):
+            model.energy.from_value.weight[unit] = sign
+            model.energy.from_context.bias[unit] = -sign
+            model.energy.final.weight[0, unit] = 0.125
+    z = torch.zeros(20, 3)
+    scores = quadrature_prior(model, Quadrature(tolerance=1e-4))(z, lambda _: None)
+    assert scores.within_reach is not None
+    assert bool((scores.within_reach > scores.log_prob + 0.3).all())
+    sampled = importance_prior(model, 20_000)(z, lambda _: None).log_prob.mean()
+    assert abs(float(sampled - scores.within_reach.mean())) < 0.15

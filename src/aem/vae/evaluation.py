@@ -231,6 +231,8 @@ class Evaluation:
                 "error": none if scores.error is None else scores.error,
                 "unmet": none if scores.unmet is None else scores.unmet,
             }
+            if scores.within_reach is not None:
+                found["within_reach"] = scores.within_reach
             spent = (time.monotonic() - started) / len(z)
             return {**found, "seconds": torch.full_like(none, spent)}
 
@@ -248,6 +250,11 @@ class Evaluation:
         )
         done = draws.first(len(log_prob) // self.config.samples)
         bounds = bounds_under(done, PriorScores(log_prob, error, unmet.bool()))
+        if "within_reach" in columns and model.config.energy == "literal":
+            # Mass out there is real, but importance sampling does not see it.
+            reached = bounds_under(done, PriorScores(columns["within_reach"].to(self.device)))
+            for key, values in (("elbo", reached.elbo), ("log_prob", reached.bound)):
+                about[f"{key}_within_reach"] = mean_and_two_se(values)[0]
         self._keep(name, bounds, **about, seconds=round(float(columns["seconds"].sum()), 2))
         return bounds
 

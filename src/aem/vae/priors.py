@@ -27,6 +27,7 @@ class PriorScores:
     log_prob: Float[Tensor, " M"]  # −inf where the density is zero
     error: Float[Tensor, " M"] | None = None
     unmet: Bool[Tensor, " M"] | None = None  # which did not meet the tolerance
+    within_reach: Float[Tensor, " M"] | None = None  # counting only mass that the proposal can draw
 
 
 Prior = Callable[[Tensor, Watch], PriorScores]
@@ -61,7 +62,7 @@ def quadrature_prior(model: AEM, settings: Quadrature) -> Prior:
     distribution, exact = model(), model.in_double()
 
     def score(z: Tensor, watch: Watch = ignore) -> PriorScores:
-        log_prob, error, unmet = [], [], []
+        log_prob, error, unmet, reached = [], [], [], []
         for some in z.split(BLOCK[z.device.type]):
             exists = ~without_density(exact, some)
             scores = distribution.scores(some[exists], settings)
@@ -74,8 +75,11 @@ def quadrature_prior(model: AEM, settings: Quadrature) -> Prior:
             beyond = torch.zeros_like(exists)
             beyond[exists] = ~scores.converged.all(-1)
             unmet.append(beyond)
+            within = total.clone()
+            within[exists] = (scores.log_prob - torch.log1p(-scores.outside)).sum(-1)
+            reached.append(within)
             watch(len(some))
-        return PriorScores(torch.cat(log_prob), torch.cat(error), torch.cat(unmet))
+        return PriorScores(*(torch.cat(parts) for parts in (log_prob, error, unmet, reached)))
 
     return score
 

@@ -49,18 +49,20 @@ def _cells(record: Mapping[str, Any] | None) -> list[str]:
         return [""] * 5
     error = record["log_prob_error"]
     return [
-        _number(record, _of_all(record, "elbo"), 2),
-        _number(record, _of_all(record, "log_prob"), 2),
+        best_number(record, "elbo"),
+        best_number(record, "log_prob"),
         _number(record, "log_prob_over_proposal", 3) if "log_prob_over_proposal" in record else "",
         "unknown" if error is None else f"{error:.0e}" if error else "",
         f"{record['images']:,}",
     ]
 
 
-def _of_all(record: Mapping[str, Any], key: str) -> str:
-    """Where fewer images were scored than there are, the estimate for all of them is shown."""
+def best_number(record: Mapping[str, Any] | None, key: str) -> str:
+    """A score with its error: where fewer images were scored than there are, the estimate for all."""
+    if record is None:
+        return ""
     whole = f"{key}_whole_split"
-    return whole if record.get(whole) is not None else key
+    return _number(record, whole if record.get(whole) is not None else key, 2)
 
 
 def _number(record: Mapping[str, Any], key: str, digits: int) -> str:
