@@ -8,10 +8,10 @@ results/anomalies/adbench.json.
 Several processes can share the work: with `--pieces FOLDER` each writes what it measured there, and
 `--merge FOLDER` puts together what they left.
 
-Two things favour ours. How many rows its fit leaves out was chosen by the AUROC on twelve of these
-tables (in TUNED_ON); the mean over the others is recorded beside the mean of all. And it is told, by
-its contamination, whether the training rows are a mix, as of the rivals only the local outlier factor
-is.
+Two things favour ours. What the detector does with rows it may not trust, and the looks its score is
+made of, were not fitted to labels, but were settled with the AUROC on thirteen of these tables in sight
+(in SEEN); the mean over the others is recorded beside the mean of all. And it is told, by its
+contamination, whether the training rows are a mix, as of the rivals only the local outlier factor is.
 """
 
 import argparse
@@ -40,8 +40,8 @@ Array = NDArray[np.float64]
 Scorer = Callable[[Array, Array], Array]  # training rows, rows to score → the lower, the odder
 
 ROOT = Path(__file__).resolve().parents[1]
-TUNED_ON = (
-    "14_glass", "18_Ionosphere", "20_letter", "28_pendigits", "29_Pima", "31_satimage-2",
+SEEN = (
+    "14_glass", "18_Ionosphere", "20_letter", "26_optdigits", "28_pendigits", "29_Pima", "31_satimage-2",
     "38_thyroid", "40_vowels", "43_WDBC", "45_wine", "4_breastw", "6_cardio",
 )  # fmt: skip
 SHARE = 0.7  # of the normal rows to fit on
@@ -140,12 +140,12 @@ def measure(path: Path, methods: list[str], asked: list[str]) -> dict[str, Any]:
 
 
 def summary(found: dict[str, Any]) -> dict[str, Any]:
-    """The mean over tables by setting and method: of all, and of those nothing was chosen on."""
-    others = {name: record for name, record in found.items() if name not in TUNED_ON}
+    """The mean over tables by setting and method: of all, and of those not seen before."""
+    others = {name: record for name, record in found.items() if name not in SEEN}
     return {
         "task": "adbench",
         "mean_auroc": mean_auroc(found),
-        "mean_auroc_not_tuned_on": mean_auroc(others) if others else None,
+        "mean_auroc_not_seen": mean_auroc(others) if others else None,
     }
 
 

@@ -45,6 +45,13 @@ class AnchoredHead(torch.nn.Module):
         self.means.copy_(torch.from_numpy(joint.means))
         self.unfactors.copy_(torch.linalg.inv(torch.from_numpy(joint.factors)).tril())
 
+    def joint(self) -> "JointMixture":
+        """The mixture it started from."""
+        from aem.joint import JointMixture
+
+        parts = (self.log_weights, self.means, torch.linalg.inv(self.unfactors.double()).tril())
+        return JointMixture(*(part.double().cpu().numpy() for part in parts))
+
     def initial_bias(self) -> Float[Tensor, " P"]:
         """Nothing is changed at first."""
         return torch.zeros(self.size)

@@ -37,6 +37,8 @@ HELD_OUT = 10  # one row in this many decides when to stop
 MOST_HELD_OUT = 2000  # more decide nothing else
 FOLDS = 4  # small tables choose their mixture by cross-validation
 FEW_ROWS = 600  # above, one of the folds is enough to choose by
+SIZES = (1, 2, 4, 8, 16, 32, 64)  # of mixtures
+MOST_COMPONENTS = SIZES[-1]
 CHOOSING = 25  # iterations that tell mixtures apart
 BATCH = 128
 PASSES = 8  # with a learning rate that ends at zero, before the rows are known by heart
@@ -82,12 +84,16 @@ def fit_table(
     columns: Sequence[str],
     *,
     settings: Settings | None = None,
+    most_components: int = MOST_COMPONENTS,
     seed: int = 0,
     device: str = "auto",
     report: Report = silent,
     quiet: bool = True,
 ) -> Fitted:
-    """Fit a model to the rows of a table without being told how."""
+    """Fit a model to the rows of a table without being told how.
+
+    `most_components` bounds the mixture where the settings leave its size to the data.
+    """
     settings = settings or Settings()
     columns = list(columns)
     x = check_table(x, columns=columns)
@@ -103,7 +109,10 @@ def fit_table(
     train, validation = spread[~held_out], spread[held_out]
     shift, scale = train.mean(0), train.std(0)
     z, unseen = (train - shift) / scale, (validation - shift) / scale
-    joint, chosen = choose_mixture(z, unseen if trains else None, settings.components, seed, report)
+    sizes = [k for k in SIZES if k <= most_components and 4 * k <= len(z)]
+    if settings.components:
+        sizes = [settings.components]
+    joint, chosen = choose_mixture(z, unseen if trains else None, sizes, seed, report)
     model_config = replace(
         model_config,
         components=len(joint.log_weights),
@@ -202,14 +211,13 @@ def _steps(rows: int, columns: int) -> int:
 
 
 def choose_mixture(
-    z: Array, unseen: Array | None, components: int | None, seed: int, report: Report
+    z: Array, unseen: Array | None, sizes: Sequence[int], seed: int, report: Report
 ) -> tuple[JointMixture, dict[str, Any]]:
     """The mixture whose size and sharing suit held-out rows best, and what was chosen.
 
     Without held-out rows they come from cross-validation, and all rows fit the mixture that is kept.
     """
-    rows, columns = z.shape
-    sizes = [components] if components else [k for k in (1, 2, 4, 8, 16, 32, 64) if 4 * k <= rows]
+    columns = z.shape[1]
     folds = [(z, unseen)] if unseen is not None else _folds(z, seed)
     best = (-math.inf, 1, 0.0)
     for done, size in enumerate(sizes):

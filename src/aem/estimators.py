@@ -8,7 +8,8 @@
 """
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,17 +23,12 @@ from aem.automatic import Fitted, Settings, fit_table, refuse_extreme
 from aem.errors import AemError
 from aem.explain import as_columns, explain
 from aem.frames import TableError, as_frame, frame_columns, is_frame
-from aem.joint import central_rows
+from aem.robust import FEWEST_ROWS, fit_robustly
 from aem.tablemodel import TableModel
 from aem.threshold import quantile, scores_by_fold, scores_of_groups, threshold
+from aem.views import Views
 
 Array = NDArray[np.float64]
-
-# Rows left out of a detector's fit for each that may be an outlier: chosen on labelled tables of
-# ADBench, so a benchmark on those flatters it.
-LEFT_OUT = 2.5
-MOST_LEFT_OUT = 0.4
-FEWEST_ROWS_TO_LEAVE_OUT = 50
 
 
 def _seed(random_state: Any) -> int:
@@ -40,6 +36,15 @@ def _seed(random_state: Any) -> int:
     if isinstance(random_state, int | np.integer):
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+@contextmanager
+def _as_table_errors() -> Iterator[None]:
+    """scikit-learn's conventions ask for a ValueError."""
+    try:
+        yield
+    except AemError as error:
+        raise TableError(str(error)) from error
 
 
 class _TableEstimator(BaseEstimator):  # type: ignore[misc]
@@ -75,7 +80,9 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit to the rows of an array or a data frame; y is ignored."""
-        self._fit_rows(*self._learn_columns(X))
+        rows, names = self._learn_columns(X)
+        with _as_table_errors():
+            self._take(fit_table(rows, names, **self._how()))
         return self
 
     def _learn_columns(self, X: Any) -> tuple[Array, list[str]]:
@@ -90,22 +97,18 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
             rows = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
             names = [f"x{i + 1}" for i in range(rows.shape[1])]
             self.frame_ = None
-        try:
+        with _as_table_errors():
             refuse_extreme(rows, names)
-        except AemError as error:
-            raise TableError(str(error)) from error
         return rows, names
 
-    def _fit_rows(self, rows: Array, names: list[str]) -> Fitted:
-        seed = _seed(self.random_state)
+    def _how(self) -> dict[str, Any]:
+        """How to fit."""
         settings = Settings(**{name: getattr(self, name) for name in Settings.__annotations__})
-        try:
-            fitted = fit_table(rows, names, settings=settings, seed=seed, device=self.device)
-        except AemError as error:
-            raise TableError(str(error)) from error
+        return {"settings": settings, "seed": _seed(self.random_state), "device": self.device}
+
+    def _take(self, fitted: Fitted) -> None:
         self.model_ = TableModel(fitted)
         self.discrete_ = [column.column for column in fitted.discrete]
-        return fitted
 
     def _rows(self, X: Any) -> Array:
         """Rows in the order of the model's columns; a frame's are matched by name."""
@@ -189,14 +192,17 @@ class AEMDensity(DensityMixin, _TableEstimator):  # type: ignore[misc]
 
 
 class AEMOutlierDetector(OutlierMixin, _TableEstimator):  # type: ignore[misc]
-    """Rows are outliers if their density is among the lowest `contamination` of rows like the fitted.
+    """Rows are outliers if their score is among the lowest `contamination` of rows like the fitted.
+
+    The score is the mean of three looks at a row: its log density, the same blurred by a deviation of
+    each column, and the log densities of its columns by themselves, each in its own spread.
 
     The threshold comes from scores of rows that the scoring model has not seen, so that new rows are
     called outliers no more often than that; where this makes no difference it is exactly the share
     `contamination` of a small table's own rows.
 
     Outliers among the training rows must not teach the density that they are normal, so the rows
-    furthest out, two and a half times as many as there may be outliers, do not take part in the fit.
+    furthest out, twice as many as there may be outliers, do not take part in the fit.
     With training rows known to be normal give a small contamination, 0.01 say.
 
     Parameters
@@ -243,42 +249,31 @@ class AEMOutlierDetector(OutlierMixin, _TableEstimator):  # type: ignore[misc]
         if not 0 < self.contamination <= 0.5:
             raise TableError(f"contamination must lie in (0, 0.5], not {self.contamination}")
         rows, names = self._learn_columns(X)
-        kept = self._central(rows)
-        fitted = self._fit_rows(rows[kept], names)
+        with _as_table_errors():
+            fitted, kept = fit_robustly(rows, names, self.contamination, **self._how())
+        self._take(fitted)
+        self.views_ = Views.of(self.model_, rows)
         if fitted.held_out.any():
             # Those held out stand for all that were kept.
             groups = [(rows[kept][fitted.held_out], kept.sum()), (rows[~kept], (~kept).sum())]
-            self.offset_ = quantile(*scores_of_groups(groups, self._score), self.contamination)
-            return self
-        seen = unseen = self.model_.score(rows).total
-        if len(rows) >= FEWEST_ROWS_TO_LEAVE_OUT:
-            unseen = scores_by_fold(rows, self._refit(fitted), _seed(self.random_state))
-        self.offset_ = threshold(seen, unseen, self.contamination)
+            scores = scores_of_groups(groups, self.views_.score)
+            self.offset_ = quantile(*scores, self.contamination)
+        else:
+            seen = self.views_.score(rows)
+            unseen = scores_by_fold(rows, kept, fitted) if len(rows) >= FEWEST_ROWS else seen
+            self.offset_ = threshold(seen, unseen, self.contamination)
         return self
 
-    def _score(self, rows: Array) -> Array:
-        return self.model_.score(rows).total
+    def score_samples(self, X: Any) -> Array:
+        """How normal each row is, the lower the odder: the mean of three looks (`aem.views`).
 
-    def _central(self, rows: Array) -> NDArray[np.bool_]:
-        """Which rows take part in the fit."""
-        if len(rows) < FEWEST_ROWS_TO_LEAVE_OUT:
-            return np.ones(len(rows), dtype=bool)
-        return central_rows(rows, min(LEFT_OUT * self.contamination, MOST_LEFT_OUT))
-
-    def _refit(self, fitted: Fitted) -> Callable[[Array], Callable[[Array], Array]]:
-        """How to make the same kind of model of other rows."""
-        settings = Settings(components=fitted.about["mixture"]["components"], steps=0)
-
-        def fit(rows: Array) -> Callable[[Array], Array]:
-            central = rows[self._central(rows)]
-            seed = _seed(self.random_state)
-            again = fit_table(central, fitted.model.columns, settings=settings, seed=seed)
-            return lambda x: TableModel(again).score(x).total
-
-        return fit
+        `model_.score` gives log densities.
+        """
+        rows = self._rows(X)
+        return self.views_.score(rows)
 
     def decision_function(self, X: Any) -> Array:
-        """How far each row's log density lies above the threshold; negative for outliers."""
+        """How far each row's score lies above the threshold; negative for outliers."""
         scores = self.score_samples(X)
         return scores - self.offset_
 

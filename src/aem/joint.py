@@ -51,6 +51,21 @@ class JointMixture:
             terms[:, k] = -0.5 * np.square(u).sum(1) - np.log(np.diag(factor)).sum() - constant
         return terms + self.log_weights
 
+    def by_column(self, z: Array) -> Array:
+        """Log densities [B, D] of each column by itself."""
+        scales = np.sqrt(np.square(self.factors).sum(-1))
+        density = np.empty(z.shape)
+        for d in range(z.shape[1]):
+            u = (z[:, d, None] - self.means[:, d]) / scales[:, d]
+            density[:, d] = logsumexp(self.log_weights - np.log(scales[:, d]) - 0.5 * u * u, axis=1)
+        return density - 0.5 * math.log(2 * math.pi)
+
+    def blurred(self, deviation: float) -> "JointMixture":
+        """The distribution of rows with normal noise added to every column."""
+        covariances = self.factors @ self.factors.transpose(0, 2, 1)
+        covariances += deviation**2 * np.eye(self.means.shape[1])
+        return JointMixture(self.log_weights, self.means, np.linalg.cholesky(covariances))
+
     def responsibilities(self, z: Array) -> tuple[Array, float]:
         """How much of each row is each component's, and the rows' mean log density."""
         terms = self._joint(z)

@@ -12,18 +12,26 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from aem.automatic import Fitted, Settings, fit_table
+from aem.tablemodel import TableModel
+from aem.views import Views
+
 Array = NDArray[np.float64]
 
 FOLDS = 4
 MOST_ROWS = 1000  # of a kind: more would not move the threshold enough to wait for
 
 
-def scores_by_fold(x: Array, fit: Callable[[Array], Callable[[Array], Array]], seed: int) -> Array:
-    """The score of each row by a model that `fit` made of the rows in other folds."""
-    fold = np.random.default_rng(seed).permutation(len(x)) % FOLDS
-    scores = np.empty(len(x))
+def scores_by_fold(rows: Array, kept: NDArray[np.bool_], fitted: Fitted) -> Array:
+    """The score of each row by a mixture like the fitted one of the rows kept in other folds."""
+    settings = Settings(components=fitted.about["mixture"]["components"], steps=0)
+    seed = fitted.about["seed"]
+    fold = np.random.default_rng(seed).permutation(len(rows)) % FOLDS
+    scores = np.empty(len(rows))
     for f in range(FOLDS):
-        scores[fold == f] = fit(x[fold != f])(x[fold == f])
+        others = rows[kept & (fold != f)]
+        again = fit_table(others, fitted.model.columns, settings=settings, seed=seed)
+        scores[fold == f] = Views.of(TableModel(again), rows[fold != f]).score(rows[fold == f])
     return scores
 
 
@@ -56,6 +64,6 @@ def threshold(seen: Array, unseen: Array, share: float) -> float:
     """
     exact = float(np.quantile(seen, share))
     noise = math.sqrt(share * (1 - share) / len(unseen))
-    if float((unseen < exact).mean()) <= share + 2 * noise:
+    if float((unseen < exact).mean()) <= share + noise:
         return exact
     return quantile(unseen, np.ones(len(unseen)), share)
