@@ -17,7 +17,7 @@ from aem.vae.config import NetworkConfig, StageConfig
 from aem.vae.images import Images
 from aem.vae.latent import LatentModel
 from aem.vae.networks import ConvolutionalVae
-from aem.vae.steps import EagerStep, Phase, phase_of
+from aem.vae.steps import EagerStep, GraphStep, Phase, phase_of
 from aem.vae.training import train_stage
 
 STAGE = StageConfig(
@@ -197,3 +197,36 @@ def test_a_captured_step_trains_as_an_eager_one(images: Images, compiled: bool) 
     reference = train_stage(fresh(network), images, plain, quiet=True)
     difference = progress.history[-1]["validation_elbo"] - reference.history[-1]["validation_elbo"]
     assert abs(difference) < 20
+
+
+@pytest.mark.gpu
+def test_a_captured_joint_stage_warms_up_stops_and_goes_on(
+    images: Images, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two graphs, dropout, an importance-weighted bound and clipping, in bfloat16, killed once."""
+    network = NetworkConfig(latents=3, channels=4, dropout=0.1, activation="silu")
+    config = replace(
+        STAGE, steps=60, samples=4, beta=1.0, prior_warmup=20, clip=200.0, device="cuda"
+    )
+    model = fresh(network, prior=True)
+    before = {k: v.clone() for k, v in model.vae.state_dict().items()}
+    original, calls = GraphStep.__call__, 0
+
+    def stopping(self: GraphStep, step: int, indices: torch.Tensor) -> torch.Tensor:
+        nonlocal calls
+        calls += 1
+        if calls == 16:
+            raise KeyboardInterrupt
+        return original(self, step, indices)
+
+    monkeypatch.setattr(GraphStep, "__call__", stopping)
+    with pytest.raises(AemError, match="interrupted at step 15"):
+        train_stage(model, images, config, folder=tmp_path, quiet=True)
+    for name, value in model.vae.state_dict().items():
+        assert torch.equal(value.cpu(), before[name]), f"{name} moved while the prior warmed up"
+    monkeypatch.setattr(GraphStep, "__call__", original)
+    resumed = fresh(network, prior=True)
+    progress = train_stage(resumed, images, config, folder=tmp_path, quiet=True)
+    assert progress.step == 60
+    first, last = progress.history[0], progress.history[-1]
+    assert last["validation_bound"] > first["validation_bound"]

@@ -248,6 +248,7 @@ class Evaluation:
         log_prob, error, unmet = (
             columns[key].to(self.device) for key in ("log_prob", "error", "unmet")
         )
+        self.report(name, len(log_prob), len(log_prob))  # that was all, even if time ran out
         done = draws.first(len(log_prob) // self.config.samples)
         bounds = bounds_under(done, PriorScores(log_prob, error, unmet.bool()))
         if "within_reach" in columns and model.config.energy == "literal":
