@@ -9,8 +9,8 @@ Several processes can share the work: with `--pieces FOLDER` each writes what it
 `--merge FOLDER` puts together what they left.
 
 Two things favour ours. What the detector does with rows it may not trust, and the looks its score is
-made of, were not fitted to labels, but were settled with the AUROC on most of these tables in sight; the
-mean over the two others (NOT_SEEN) is recorded beside the mean of all. And it is told, by its
+made of, were not fitted to labels, but were settled with the AUROC on most of these tables in sight;
+the mean over the two others (NOT_SEEN) is recorded beside the mean of all. And it is told, by its
 contamination, whether the training rows are a mix, as of the rivals only the local outlier factor is.
 """
 

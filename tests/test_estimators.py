@@ -16,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from aem import AEMDensity, AemError, AEMOutlierDetector, TableModel
+from aem.io import load_model
 
 polars = pytest.importorskip("polars")
 
@@ -149,6 +150,33 @@ def test_new_rows_are_outliers_as_often_after_training_networks() -> None:
     detector = AEMOutlierDetector(steps=100, components=4, hidden=32, frequencies=2).fit(x[:2000])
     assert detector.model_.about["network"] is not None
     assert 0.06 < (detector.predict(x[2000:]) == -1).mean() < 0.15
+
+
+@pytest.mark.parametrize("steps", [0, 20])
+def test_columns_far_from_zero(steps: int, tmp_path: Any) -> None:
+    # Times in seconds: single precision cannot tell 1.7e9 from 1.7e9 + 50.
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=1000)
+    near = np.stack((a, np.round(3 * a + 3 * rng.normal(size=1000)), a**2), axis=1)
+    far = near + np.array([1.7e9, 1.7e9, 0])
+    estimator = AEMDensity(steps=steps, components=3, hidden=16)
+    expected = clone(estimator).fit(near).score_samples(near[:50])
+    fitted = clone(estimator).fit(far)
+    scores = fitted.score_samples(far[:50])
+    np.testing.assert_allclose(scores, expected, atol=0.02)
+    drawn = fitted.sample(500, random_state=0)
+    np.testing.assert_allclose(drawn.mean(0), far.mean(0), rtol=0, atol=0.6)
+    np.testing.assert_allclose(drawn.std(0), far.std(0), rtol=0.2)
+    lines = fitted.explain(far[:1], top=3)
+    place = lines["column"].index("x1")
+    assert 0 < lines["likely_high"][place] - lines["likely_low"][place] < 5
+    low, high = map(float, lines["likely"][place].split(" … "))
+    assert high - low > 0.5
+    fitted.save(tmp_path / "far.model")
+    again = TableModel.load(tmp_path / "far.model").score(far[:50]).total
+    np.testing.assert_array_equal(again, scores)
+    with pytest.raises(AemError, match="far from zero"):
+        load_model(tmp_path / "far.model")
 
 
 def test_frames_of_either_kind(wine: pd.DataFrame, density: AEMDensity) -> None:

@@ -47,6 +47,7 @@ POOLED = 64  # components of several starts together
 MOST_STARTS = 8
 DRAWS = 8  # of every discrete value from its cell: a network must not learn one draw by heart
 MOST_DRAWN_ROWS = 200_000
+FAR = 1e4  # deviations from zero: single precision has seven digits
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,8 @@ def fit_table(
     trains = train_config is not None
     unseen_rows = min(max(len(x) // HELD_OUT, 1), MOST_HELD_OUT) if trains else 0
     held_out = rng.permutation(len(x)) < unseen_rows
-    spread = dequantise(x, columns, discrete, rng)
+    offsets = far_from_zero(x)
+    spread = dequantise(x, columns, discrete, rng) - offsets
     check_table(spread, columns=columns, for_fitting=True)
     train, validation = spread[~held_out], spread[held_out]
     shift, scale = train.mean(0), train.std(0)
@@ -116,7 +118,7 @@ def fit_table(
     model_config = replace(
         model_config,
         components=len(joint.log_weights),
-        lattice=lattice(columns, discrete),
+        lattice=lattice(columns, discrete, offsets),
     )
     with torch.random.fork_rng():
         torch.manual_seed(seed)
@@ -132,14 +134,25 @@ def fit_table(
         "discrete": [column.as_record() for column in discrete],
         "network": None,
     }
+    if offsets.any():
+        about["offsets"] = {name: float(o) for name, o in zip(columns, offsets, strict=True) if o}
     if train_config is None:
         return Fitted(model.eval(), tuple(discrete), about, held_out)
     draws = min(DRAWS, max(MOST_DRAWN_ROWS // len(train), 1)) if discrete else 1
     many = [train] + [
-        dequantise(train, columns, discrete, rng) for _ in range(draws - 1)
+        dequantise(train + offsets, columns, discrete, rng) - offsets for _ in range(draws - 1)
     ]  # in its cell each value is drawn anew
     about["network"] = _train(model, np.concatenate(many), validation, train_config, quiet)
     return Fitted(model, tuple(discrete), about, held_out)
+
+
+def far_from_zero(x: Array) -> Array:
+    """What to subtract from each column [D]: nothing, unless it lies so far from zero, as times in
+    seconds do, that the mean a model keeps in single precision would not be in its middle.
+    """
+    spread = x.std(0)
+    middle: Array = np.sort(x, axis=0)[len(x) // 2]  # a value of the column: whole if those are
+    return np.where(np.abs(middle) > FAR * np.where(spread > 0, spread, 1.0), middle, 0.0)
 
 
 def refuse_extreme(x: Array, columns: Sequence[str]) -> None:

@@ -150,13 +150,19 @@ def _common_step(gaps: Array) -> tuple[float, bool]:
 
 
 def lattice(
-    columns: Sequence[str], discrete: Sequence[Discrete]
+    columns: Sequence[str], discrete: Sequence[Discrete], offsets: Array
 ) -> tuple[tuple[float, float], ...]:
-    """(origin, step) of every column for a model's configuration; empty if none is discrete."""
+    """(origin, step) of every column for a model's configuration; empty if none is discrete.
+
+    The model sees columns with the offsets [D] subtracted.
+    """
     if not discrete:
         return ()
     found = {column.column: (column.origin, column.step) for column in discrete}
-    return tuple(found.get(name, (0.0, 0.0)) for name in columns)
+    places = (found.get(name, (float(o), 0.0)) for name, o in zip(columns, offsets, strict=True))
+    return tuple(
+        (origin - float(o), step) for (origin, step), o in zip(places, offsets, strict=True)
+    )
 
 
 def dequantise(

@@ -9,6 +9,7 @@ it anything would seem likely. So an odd value is replaced, as far as those colu
 the likeliest one there. The terms of the log density are those of the row as it is.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -205,11 +206,18 @@ def as_columns(
                 float(explanation.median[row, d]),
                 region[0][0],
                 region[-1][1],
-                " or ".join(f"{low:.6g} … {high:.6g}" for low, high in region),
+                " or ".join(_interval(low, high) for low, high in region),
             )
             for name, value in zip(COLUMNS, values, strict=True):
                 lines[name].append(value)
     return lines
+
+
+def _interval(low: float, high: float) -> str:
+    """With six digits, and more where those would not tell its ends apart."""
+    size, width = max(abs(low), abs(high)), high - low
+    digits = 6 if width == 0 else min(max(6, 3 + math.ceil(math.log10(size / width))), 17)
+    return f"{low:.{digits}g} … {high:.{digits}g}"
 
 
 COLUMNS = (

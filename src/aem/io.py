@@ -110,10 +110,19 @@ def save_model(model: AEM, path: str | Path, **about: Any) -> None:
     write_tensors(Path(path), model.state_dict(), {**header("model", model), "about": about})
 
 
-def load_model(path: str | Path, device: str | torch.device = "cpu") -> AEM:
-    """Load a model in evaluation mode. No code in the file is ever run."""
+def load_model(
+    path: str | Path, device: str | torch.device = "cpu", *, as_table: bool = False
+) -> AEM:
+    """Load a model in evaluation mode. No code in the file is ever run.
+
+    Some models see values from which something has been subtracted, which only a `TableModel` knows.
+    """
     path = Path(path)
     tensors, metadata = read_tensors(path, "model")
+    if not as_table and (metadata.get("about") or {}).get("offsets"):
+        raise AemError(
+            f"{path} has columns far from zero, which only aem score, sample and report can treat"
+        )
     try:
         config = from_mapping(ModelConfig, metadata["config"])
         model = AEM(config, columns=metadata["columns"]).to(tensors["shift"].dtype)

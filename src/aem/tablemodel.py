@@ -51,6 +51,9 @@ class TableModel:
 
     def __init__(self, fitted: Fitted) -> None:
         self.model, self.discrete, self.about = fitted.model, fitted.discrete, fitted.about
+        far = self.about.get("offsets", {})
+        # The model, in single precision, sees values without these; its double sees them as they are.
+        self.offsets: Array = np.array([far.get(name, 0.0) for name in self.columns])
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -59,8 +62,12 @@ class TableModel:
 
     @cached_property
     def exact(self) -> AEM:
-        """The model in float64."""
-        return self.model.in_double()
+        """The model in float64 and in the units of the data."""
+        double = self.model.in_double()
+        offsets = torch.from_numpy(self.offsets).to(double.shift.device)
+        double.shift += offsets
+        double.origins += offsets
+        return double
 
     @cached_property
     def proposal_alone(self) -> bool:
@@ -135,16 +142,19 @@ class TableModel:
             if d in bounded:
                 z = self._redraw(bounded[d], conditional, z, d)
             sequence.push(z)
-            drawn.append(model.shift[d] + model.scale[d] * z)
-        rows: Array = torch.stack(drawn, -1).double().cpu().numpy()
-        return rows
+            drawn.append(self._in_units(z, d))
+        return np.stack(drawn, -1)
+
+    def _in_units(self, z: Tensor, d: int) -> Array:
+        """Values of one column from standardised ones."""
+        near: Array = (self.model.shift[d] + self.model.scale[d] * z).double().cpu().numpy()
+        return near + float(self.offsets[d])
 
     def _redraw(self, column: Discrete, conditional: Conditionals, z: Tensor, d: int) -> Tensor:
         """Values beyond those seen are as rare as the score says."""
         within = torch.rand_like(z) >= column.beyond
         for _ in range(MOST_REDRAWS):
-            x = (self.model.shift[d] + self.model.scale[d] * z).double().cpu().numpy()
-            seen = torch.from_numpy(column.within(x)).to(z.device)
+            seen = torch.from_numpy(column.within(self._in_units(z, d))).to(z.device)
             wrong = (seen != within).nonzero()[:, 0]
             if not len(wrong):
                 break
@@ -160,7 +170,7 @@ class TableModel:
     def load(cls, path: str | Path, device: str | torch.device = "cpu") -> "TableModel":
         """Read any model file: one that `save` wrote, or one trained in another way."""
         about: dict[str, Any] = model_information(path).get("about") or {}
-        model = load_model(path, device)
+        model = load_model(path, device, as_table=True)
         if model.config.context_features:
             raise AemError(f"{path} is a model with a context, which a table alone cannot give")
         try:

@@ -62,7 +62,8 @@ def screen(table: TableModel, x: Array, report: Report) -> Array:
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(0)
         for start in range(0, len(x), BLOCK):
-            rows = torch.tensor(x[start : start + BLOCK], dtype=model.shift.dtype, device=device)
+            near = x[start : start + BLOCK] - table.offsets
+            rows = torch.tensor(near, dtype=model.shift.dtype, device=device)
             terms, _ = distribution_.estimate(rows, None, NODES)
             parts.append(terms.sum(-1).double().cpu().numpy())
             report("screening", min(start + BLOCK, len(x)), len(x))
