@@ -21,8 +21,9 @@ from aem.config import ModelConfig, TrainConfig
 from aem.model import AEM
 from aem.normalizers import Quadrature
 from aem.training.batches import Batches
+from aem.training.descent import Descent
 from aem.training.loop import use_bfloat16
-from aem.training.steps import EagerStep, GraphStep, Step, make_optimiser
+from aem.training.steps import EagerStep, GraphStep, Step
 
 ROWS = 2**15  # of random training data
 SPLINE_TRANSFORMS = 3  # zuko's default
@@ -123,15 +124,9 @@ class Ours:
         )
         model = self.model.train()
         average = copy.deepcopy(model).eval().requires_grad_(False)
-        eager = EagerStep(
-            model,
-            average,
-            make_optimiser(model, config, self.device),
-            config,
-            self.data,
-            None,
-            bfloat16=use_bfloat16(config.precision, self.device),
-        )
+        bfloat16 = use_bfloat16(config.precision, self.device)
+        descent = Descent(model, average, config, half=bfloat16)
+        eager = EagerStep(model, descent, config, self.data, None, bfloat16=bfloat16)
         step: Step = GraphStep(eager) if self.device.type == "cuda" else eager
         batches = Batches(len(self.data), self.shape.batch, 0, self.device)
         done = 0

@@ -46,16 +46,19 @@ class Conditionals:
     energy: EnergyNetwork
     form: EnergyForm
 
-    def negative_energy(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
-        """What the energy network says at each node, at most zero (without log q in either form)."""
+    def network(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
+        """f, what the energy network says at each node."""
         reach = (
             REACH
             if self.form == "relative"
             else min(LITERAL_REACH, torch.finfo(x.dtype).max ** 0.25)
         )
         x = x.clamp(-reach, reach)
-        f = self.energy.at(x, self.frequencies, self.projected)
-        s = F.softplus(f.to(x.dtype))
+        return self.energy.at(x, self.frequencies, self.projected).to(x.dtype)
+
+    def negative_energy(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
+        """From f to a number that is at most zero (without log q in either form)."""
+        s = F.softplus(self.network(x))
         return -s / (1 + s / DEPTH) if self.form == "relative" else -s
 
     def log_weight(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:

@@ -20,7 +20,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from aem.conditionals import Conditionals
+from aem.conditionals import DEPTH, Conditionals
+from aem.kernels import fuses_ranking
 from aem.proposals import stratified_uniforms
 
 Estimator = Literal["importance", "ranking"]
@@ -45,6 +46,12 @@ def log_prob_estimate(
             uniforms = stratified_uniforms(like, nodes) if stratified else _uniforms(like, nodes)
             points = torch.cat((x[..., None], proposal.transport(uniforms)), dim=-1)
             own = torch.zeros_like(x, dtype=torch.long)
+    if estimator == "ranking" and conditionals.form == "relative" and fuses_ranking(points):
+        from aem.kernels.ranking import FusedRanking
+
+        f = conditionals.network(points).flatten(0, -2)
+        rank = FusedRanking.apply(f, own.flatten(), DEPTH)  # type: ignore[no-untyped-call]
+        return rank.view(x.shape) + log_q.detach(), log_q
     log_w = conditionals.log_weight(points)
     log_w_data = log_w.gather(-1, own[..., None])[..., 0]
     log_w_nodes = log_w if estimator == "ranking" else log_w[..., 1:]

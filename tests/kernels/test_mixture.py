@@ -1,16 +1,11 @@
 """The fused mixture against PyTorch in float64, and its draws against what they should be."""
 
-import os
-
 import pytest
 import torch
 
 from aem.proposals import GaussianMixture, nodes_around
+from triton_here import DEVICE
 
-GPU = torch.cuda.is_available()
-DEVICE = torch.device("cuda" if GPU else "cpu")
-if not GPU:
-    os.environ.setdefault("TRITON_INTERPRET", "1")  # read when Triton is first imported
 pytest.importorskip("triton", reason="Triton is not installed")
 kernel = pytest.importorskip("aem.kernels.mixture")
 

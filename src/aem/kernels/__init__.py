@@ -11,6 +11,7 @@ from torch import Tensor
 
 TRITON = find_spec("triton") is not None
 WIDTHS = (32, 64, 128, 256)  # of the energy network
+MOST_POINTS = 128  # of a conditional
 MOST_COMPONENTS = MOST_NODES = 64  # of the mixture
 
 
@@ -23,12 +24,23 @@ def _autocast_bfloat16() -> bool:
     return torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") == torch.bfloat16
 
 
-def fuses_energy(x: Tensor, hidden: int) -> bool:
+def fuses_energy(x: Tensor, hidden: int, blocks: int) -> bool:
     """Whether the energy network's kernels take this (nodes are constants to them)."""
-    return in_mixed_precision(x) and hidden in WIDTHS and not x.requires_grad
+    usual = hidden in WIDTHS and blocks > 0 and x.shape[-1] <= MOST_POINTS
+    return in_mixed_precision(x) and usual and not x.requires_grad
 
 
 def fuses_mixture(x: Tensor, components: int, nodes: int) -> bool:
     """Whether the mixture's kernels take this."""
     small = 1 < components <= MOST_COMPONENTS and 1 < nodes <= MOST_NODES
     return in_mixed_precision(x) and small and not x.requires_grad
+
+
+def fuses_resmade(x: Tensor, hidden: int, blocks: int) -> bool:
+    """Whether ResMADE's kernels take this (rows are constants to them)."""
+    return in_mixed_precision(x) and hidden % 16 == 0 and blocks > 0 and not x.requires_grad
+
+
+def fuses_ranking(points: Tensor) -> bool:
+    """Whether the ranking's kernels take this."""
+    return in_mixed_precision(points) and points.shape[-1] <= MOST_POINTS and points.ndim > 1

@@ -1,9 +1,11 @@
-"""The energy network as one kernel forward and two backward, with its activations on chip.
+"""The energy network as one kernel forward and one a residual block backward.
 
-A tile of nodes passes through all layers without leaving the multiprocessor. What the backward pass
-needs of it, the inputs of the matrices, is written out once, in the type they multiply; their signs
-stand for the ReLU's and the dropout's masks, so no random number is drawn twice. Weight gradients are
-sums over all nodes: a second kernel takes them matrix by matrix, in as many parts as keep the GPU busy.
+Forward, a tile of nodes passes through all layers without leaving the multiprocessor. What the
+backward pass needs of it, the inputs of the matrices, is written out once, in the type they multiply;
+their signs stand for the ReLU's and the dropout's masks, so no random number is drawn twice.
+
+Backward, a program keeps one block's two matrices and the sums of their gradients on chip: each number
+is read once, and the slopes inside the block are never written.
 
 Nodes are constants (nothing is differentiated with respect to them), so the Fourier features are
 computed where they are used and never stored.
@@ -17,70 +19,42 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-MOST_PARTS = 32  # that a sum over all nodes is taken in
-PART_ROWS = 512  # the fewest worth a part of their own
+from aem.kernels.arithmetic import (
+    activate,
+    dot,
+    dropped,
+    multipliers,
+    row_hash,
+    sum_parts,
+    times_dropped_slope,
+    times_slope,
+)
+from aem.kernels.layers import LARGE, backward_layer, forward_layer, weight_gradients
+from aem.kernels.packing import Memory, memory_of, split_like
+from aem.nn.features import fourier_features
+
 WHOLE = 256  # rows what is kept is rounded up to: whole tiles of any kernel
+PROGRAMS = 132  # that share the nodes of a sum: one a multiprocessor
+TILES = 2  # the fewest worth a program of their own
+WIDEST = 128  # whose gradients fit on chip; wider networks go layer by layer
+PARTS = 16  # that the sums of those are taken in
 
 
 @dataclass(frozen=True)
 class Launch:
-    """How a kernel is started: rows a tile, warps a program, stages a loop is pipelined in."""
+    """How a kernel is started: rows a tile, warps a program, stages of its loop, programs at most."""
 
     rows: int
     warps: int
-    stages: int
+    stages: int = 1
+    programs: int = PROGRAMS
 
 
-# Measured, not derived; wider layers leave room for fewer rows and no second stage.
-FORWARD = {
-    32: Launch(128, 4, 2),
-    64: Launch(128, 8, 2),
-    128: Launch(128, 8, 2),
-    256: Launch(64, 8, 1),
-}
-BACKWARD = dict(FORWARD)
-WEIGHTS = Launch(64, 8, 3)
-
-
-@triton.jit
-def _dot(a, b, total):  # type: ignore[no-untyped-def]
-    return tl.dot(a, b, total, input_precision="ieee")
-
-
-@triton.jit
-def _random_bits(row_hash, column, layer):  # type: ignore[no-untyped-def]
-    """A 32-bit hash of (row, column, layer): multiply-xorshift rounds, as in murmur's finaliser."""
-    c = (column + layer * 0x10001).to(tl.uint32) * 0x9E3779B1
-    h = row_hash[:, None] ^ (c ^ (c >> 15))[None, :]
-    h *= 0x85EBCA6B
-    h ^= h >> 13
-    h *= 0xC2B2AE35
-    return h ^ (h >> 16)
-
-
-@triton.jit
-def _row_hash(rows, seed):  # type: ignore[no-untyped-def]
-    h = rows.to(tl.uint32) * 0x9E3779B1 + seed.to(tl.uint32)
-    h ^= h >> 16
-    h *= 0x7FEB352D
-    h ^= h >> 15
-    h *= 0x846CA68B
-    return h ^ (h >> 16)
-
-
-@triton.jit
-def _activate(h, TANH: tl.constexpr):  # type: ignore[no-untyped-def]
-    if TANH:
-        return 2 * tl.sigmoid(2 * h) - 1
-    return tl.maximum(h, 0.0)
-
-
-@triton.jit
-def _slope(a, TANH: tl.constexpr):  # type: ignore[no-untyped-def]
-    """The activation's derivative, from its value."""
-    if TANH:
-        return 1 - a * a
-    return (a > 0).to(tl.float32)
+# Measured, not derived.
+FORWARD = {32: Launch(128, 4, 2), 64: Launch(128, 8, 2), 128: Launch(128, 8, 3)}
+BACKWARD = {32: Launch(64, 4, 3), 64: Launch(64, 4, 3), 128: Launch(32, 8, 3)}
+FINAL = Launch(32, 4, programs=4 * PROGRAMS)
+INPUTS = Launch(32, 4, programs=4 * PROGRAMS)  # rows: conditionals
 
 
 @triton.jit
@@ -96,13 +70,15 @@ def _waves(x, frequency_ptr, place, F, PADDED: tl.constexpr):  # type: ignore[no
 
 
 @triton.jit
-def _forward_kernel(  # type: ignore[no-untyped-def]
-    x_ptr, frequency_ptr, projected_ptr, value_ptr, matrix_ptr, bias_ptr, final_ptr, final_bias_ptr,
-    out_ptr, saved_ptr, seed_ptr, M, LAYER, S, PERIOD, F, threshold, scale,
+def _energy_forward(  # type: ignore[no-untyped-def]
+    x_ptr, frequency_ptr, projected_ptr, first_bias_ptr, value_ptr, matrix_ptr, bias_ptr, final_ptr,
+    final_bias_ptr, multiplier_ptr, out_ptr, saved_ptr, seed_ptr,
+    M, LAYER, S, PERIOD, F, threshold, scale,
     H: tl.constexpr, PADDED: tl.constexpr, BLOCKS: tl.constexpr, ROWS: tl.constexpr,
     TANH: tl.constexpr, DROPOUT: tl.constexpr, SAVE: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     KIND: tl.constexpr = matrix_ptr.dtype.element_ty
+    STRIDE: tl.constexpr = H * H + H  # a matrix and its bias
     start = tl.program_id(0) * ROWS
     rows = start + tl.arange(0, ROWS)
     inside = rows < M
@@ -114,6 +90,7 @@ def _forward_kernel(  # type: ignore[no-untyped-def]
     ).to(tl.float32)
     E = 1 + 2 * F
     h += x[:, None] * tl.load(value_ptr + columns * E)[None, :]
+    h += tl.load(first_bias_ptr + columns)[None, :]
     if PADDED > 0:
         sines, cosines = _waves(x, frequency_ptr, conditional % PERIOD, F, PADDED)
         f = tl.arange(0, PADDED)
@@ -121,32 +98,31 @@ def _forward_kernel(  # type: ignore[no-untyped-def]
         known = (f < F)[:, None]
         ws = tl.load(weights + 1, mask=known, other=0.0).to(KIND)
         wc = tl.load(weights + 1 + F, mask=known, other=0.0).to(KIND)
-        h = _dot(sines.to(KIND), ws, h)
-        h = _dot(cosines.to(KIND), wc, h)
+        h = dot(sines.to(KIND), ws, h)
+        h = dot(cosines.to(KIND), wc, h)
     # Offsets within a tile are the same for all: the compiler folds them into the instructions.
     here = tl.arange(0, ROWS)[:, None] * H + columns[None, :]
     square = columns[:, None] * H + columns[None, :]
     saved_here = saved_ptr + start.to(tl.int64) * H
-    row_hash = rows.to(tl.uint32)
+    hashed = rows.to(tl.uint32)
     if DROPOUT:
-        row_hash = _row_hash(rows, tl.load(seed_ptr))
+        hashed = row_hash(rows, tl.load(seed_ptr))
     for k in tl.range(BLOCKS, num_stages=STAGES):
-        first = tl.load(matrix_ptr + 2 * k * H * H + square)
-        second = tl.load(matrix_ptr + (2 * k + 1) * H * H + square)
-        a = _activate(h, TANH).to(KIND)
-        t = _dot(a, first, tl.zeros((ROWS, H), tl.float32))
-        t += tl.load(bias_ptr + 2 * k * H + columns)[None, :]
-        u = _activate(t, TANH)
+        first = tl.load(matrix_ptr + 2 * k * STRIDE + square)
+        a = activate(h, TANH).to(KIND)
+        t = dot(a, tl.trans(first), tl.zeros((ROWS, H), tl.float32))
+        t += tl.load(bias_ptr + 2 * k * STRIDE + H * H + columns)[None, :]
+        u = activate(t, TANH)
         if DROPOUT:
-            kept = _random_bits(row_hash, columns, k) >= threshold
-            u = tl.where(kept, u * scale, 0.0)
+            u = dropped(u, hashed, tl.load(multiplier_ptr + k * H + columns), threshold, scale)
         u = u.to(KIND)
         if SAVE:
             tl.store(saved_here + 2 * k * LAYER + here, a)
             tl.store(saved_here + (2 * k + 1) * LAYER + here, u)
-        h = _dot(u, second, h)
-        h += tl.load(bias_ptr + (2 * k + 1) * H + columns)[None, :]
-    a = _activate(h, TANH)
+        second = tl.load(matrix_ptr + (2 * k + 1) * STRIDE + square)
+        h = dot(u, tl.trans(second), h)
+        h += tl.load(bias_ptr + (2 * k + 1) * STRIDE + H * H + columns)[None, :]
+    a = activate(h, TANH)
     if SAVE:
         tl.store(saved_here + 2 * BLOCKS * LAYER + here, a.to(KIND))
     f_out = tl.sum(a * tl.load(final_ptr + columns)[None, :], 1) + tl.load(final_bias_ptr)
@@ -154,105 +130,128 @@ def _forward_kernel(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _backward_kernel(  # type: ignore[no-untyped-def]
-    grad_ptr, saved_ptr, matrix_ptr, final_ptr, slopes_ptr, final_part_ptr, M, LAYER, scale,
-    H: tl.constexpr, BLOCKS: tl.constexpr, ROWS: tl.constexpr,
-    TANH: tl.constexpr, DROPOUT: tl.constexpr, STAGES: tl.constexpr,
+def _energy_final(  # type: ignore[no-untyped-def]
+    grad_ptr, last_ptr, part_ptr, M, TILES, H: tl.constexpr, ROWS: tl.constexpr
 ):  # fmt: skip
+    """A part [2, H] of the final layer's gradient: its weights' and, repeated, its bias's."""
+    columns = tl.arange(0, H)
+    local = tl.arange(0, ROWS)
+    here = local[:, None] * H + columns[None, :]
+    total = tl.zeros((ROWS, H), tl.float32)
+    bias = tl.zeros((ROWS,), tl.float32)
+    size = tl.full((), ROWS * H, tl.int64)
+    for tile in tl.range(tl.program_id(0), TILES, tl.num_programs(0)):
+        rows = tile * ROWS + local
+        grad = tl.load(grad_ptr + rows, mask=rows < M, other=0.0)
+        last = tl.load(last_ptr + tile * size + here)
+        total += grad[:, None] * last.to(tl.float32)
+        bias += grad
+    out = part_ptr + tl.program_id(0) * 2 * H + columns
+    tl.store(out, tl.sum(total, 0))
+    tl.store(out + H, tl.zeros((H,), tl.float32) + tl.sum(bias))
+
+
+@triton.jit
+def _energy_backward(  # type: ignore[no-untyped-def]
+    grad_ptr, final_ptr, above_ptr, a_ptr, u_ptr, matrix_ptr, out_ptr, part_ptr,
+    M, TILES, PART, scale,
+    H: tl.constexpr, ROWS: tl.constexpr, TOP: tl.constexpr, TANH: tl.constexpr,
+    DROPOUT: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    """One residual block: from the slopes above it those below it, and its weights' gradients.
+
+    At the top the slopes follow from the gradient of f, and `above` is what the final layer read.
+    Biases' gradients are products with ones: a sum across warps would cost more than all the rest.
+    """
     KIND: tl.constexpr = matrix_ptr.dtype.element_ty
-    start = tl.program_id(0) * ROWS
-    rows = start + tl.arange(0, ROWS)
+    STRIDE: tl.constexpr = H * H + H  # a matrix and its bias
+    program = tl.program_id(0)
     columns = tl.arange(0, H)
     here = tl.arange(0, ROWS)[:, None] * H + columns[None, :]
     square = columns[:, None] * H + columns[None, :]
-    saved_here = saved_ptr + start.to(tl.int64) * H
-    slopes_here = slopes_ptr + start.to(tl.int64) * H
-    # Rows beyond the last have no slope, and so no part in anything below.
-    grad = tl.load(grad_ptr + rows, mask=rows < M, other=0.0)
-    a = tl.load(saved_here + 2 * BLOCKS * LAYER + here).to(tl.float32)
-    tl.store(final_part_ptr + tl.program_id(0) * H + columns, tl.sum(grad[:, None] * a, 0))
-    dh = grad[:, None] * tl.load(final_ptr + columns)[None, :] * _slope(a, TANH)
-    for i in tl.range(BLOCKS, num_stages=STAGES):
-        k = BLOCKS - 1 - i
-        second = tl.load(matrix_ptr + (2 * k + 1) * H * H + square)
-        first = tl.load(matrix_ptr + 2 * k * H * H + square)
-        u = tl.load(saved_here + (2 * k + 1) * LAYER + here).to(tl.float32)
-        outer = dh.to(KIND)
-        tl.store(slopes_here + (2 * k + 1) * LAYER + here, outer)
-        du = _dot(outer, second, tl.zeros((ROWS, H), tl.float32))
-        if DROPOUT:
-            dt = tl.where(u != 0, du * scale * _slope(u / scale, TANH), 0.0)
-        else:
-            dt = du * _slope(u, TANH)
-        inner = dt.to(KIND)
-        tl.store(slopes_here + 2 * k * LAYER + here, inner)
-        da = _dot(inner, first, tl.zeros((ROWS, H), tl.float32))
-        a = tl.load(saved_here + 2 * k * LAYER + here).to(tl.float32)
-        dh += da * _slope(a, TANH)
-    tl.store(slopes_here + 2 * BLOCKS * LAYER + here, dh.to(KIND))
+    first = tl.load(matrix_ptr + square)
+    second = tl.load(matrix_ptr + STRIDE + square)
+    by_first = tl.zeros((H, H), tl.float32)
+    by_second = tl.zeros((H, H), tl.float32)
+    first_bias = tl.zeros((H, 16), tl.float32)
+    second_bias = tl.zeros((H, 16), tl.float32)
+    ones = tl.full((ROWS, 16), 1.0, KIND)
+    size = tl.full((), ROWS * H, tl.int64)
+    for tile in tl.range(program, TILES, tl.num_programs(0), num_stages=STAGES):
+        base = tile * size
+        u = tl.load(u_ptr + base + here)
+        a = tl.load(a_ptr + base + here)
+        outer = tl.load(above_ptr + base + here)
+        if TOP:
+            # Rows beyond the last have no slope, and so no part in anything below.
+            rows = tile * ROWS + tl.arange(0, ROWS)
+            grad = tl.load(grad_ptr + rows, mask=rows < M, other=0.0)[:, None]
+            final = tl.load(final_ptr + columns)[None, :]
+            outer = times_slope(grad * final, outer, TANH).to(KIND)
+        du = dot(outer, second, tl.zeros((ROWS, H), tl.float32))
+        inner = times_dropped_slope(du, u, scale, TANH, DROPOUT).to(KIND)
+        da = dot(inner, first, tl.zeros((ROWS, H), tl.float32))
+        dh = outer.to(tl.float32) + times_slope(da, a, TANH)
+        tl.store(out_ptr + base + here, dh.to(KIND))
+        by_second = dot(tl.trans(outer), u, by_second)
+        by_first = dot(tl.trans(inner), a, by_first)
+        second_bias = dot(tl.trans(outer), ones, second_bias)
+        first_bias = dot(tl.trans(inner), ones, first_bias)
+    mine = part_ptr + program.to(tl.int64) * PART
+    tl.store(mine + square, by_first)
+    tl.store(mine + H * H + columns, tl.sum(first_bias, 1) / 16)
+    tl.store(mine + STRIDE + square, by_second)
+    tl.store(mine + STRIDE + H * H + columns, tl.sum(second_bias, 1) / 16)
 
 
 @triton.jit
-def _weights_kernel(  # type: ignore[no-untyped-def]
-    slopes_ptr, saved_ptr, matrix_part_ptr, bias_part_ptr, LAYER,
-    H: tl.constexpr, TILE: tl.constexpr, ROWS: tl.constexpr, STEPS: tl.constexpr,
-    STAGES: tl.constexpr,
+def _energy_inputs(  # type: ignore[no-untyped-def]
+    x_ptr, frequency_ptr, slopes_ptr, projected_ptr, part_ptr, C, S, PERIOD, F, TILES,
+    H: tl.constexpr, PADDED: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """slopesᵀ · inputs and the slopes' sums, of one matrix over one part of the nodes."""
-    layer, part, tile = tl.program_id(0), tl.program_id(1), tl.program_id(2)
-    layers, parts = tl.num_programs(0), tl.num_programs(1)
-    out = (tile // (H // TILE)) * TILE + tl.arange(0, TILE)
-    into = (tile % (H // TILE)) * TILE + tl.arange(0, TILE)
-    total = tl.zeros((TILE, TILE), tl.float32)
-    bias = tl.zeros((TILE,), tl.float32)
-    base = layer.to(tl.int64) * LAYER
-    local = tl.arange(0, ROWS)[:, None] * H
-    for step in tl.range(STEPS, num_stages=STAGES):
-        # Parts take turns; the last turn may find nothing left.
-        first = (step * parts + part).to(tl.int64) * ROWS * H
-        there = first < LAYER
-        g = tl.load(slopes_ptr + base + first + local + out[None, :], mask=there, other=0.0)
-        v = tl.load(saved_ptr + base + first + local + into[None, :], mask=there, other=0.0)
-        total = _dot(tl.trans(g), v, total)
-        bias += tl.sum(g.to(tl.float32), 0)
-    place = part * layers + layer
-    tl.store(matrix_part_ptr + place * H * H + out[:, None] * H + into[None, :], total)
-    if tile % (H // TILE) == 0:
-        tl.store(bias_part_ptr + place * H + out, bias)
-
-
-@triton.jit
-def _value_kernel(  # type: ignore[no-untyped-def]
-    x_ptr, frequency_ptr, slopes_ptr, part_ptr, M, S, PERIOD, F,
-    H: tl.constexpr, PADDED: tl.constexpr, ROWS: tl.constexpr, STEPS: tl.constexpr,
-):  # fmt: skip
-    """The same for the matrix that reads the embedded value: [H, 1 + 2F]."""
-    part = tl.program_id(0)
+    """Gradients of what the first layer read: a conditional's context, the bias, embedded values."""
+    program = tl.program_id(0)
     columns = tl.arange(0, H)
-    linear = tl.zeros((H,), tl.float32)
+    bias = tl.zeros((TILE, H), tl.float32)
+    linear = tl.zeros((TILE, H), tl.float32)
     if PADDED > 0:
         by_sine = tl.zeros((H, PADDED), tl.float32)
         by_cosine = tl.zeros((H, PADDED), tl.float32)
-    for step in range(STEPS):
-        rows = (part * STEPS + step) * ROWS + tl.arange(0, ROWS)
-        inside = rows < M
-        x = tl.load(x_ptr + rows, mask=inside, other=0.0)
-        g = tl.load(
-            slopes_ptr + rows[:, None] * H + columns[None, :], mask=inside[:, None], other=0.0
+    for tile in tl.range(program, TILES, tl.num_programs(0)):
+        conditional = tile * TILE + tl.arange(0, TILE)
+        inside = conditional < C
+        first = conditional.to(tl.int64) * S
+        total = tl.zeros((TILE, H), tl.float32)
+        for s in tl.range(0, S):
+            x = tl.load(x_ptr + first + s, mask=inside, other=0.0)
+            g = tl.load(
+                slopes_ptr + (first + s)[:, None] * H + columns[None, :],
+                mask=inside[:, None],
+                other=0.0,
+            )
+            wide = g.to(tl.float32)
+            total += wide
+            linear += wide * x[:, None]
+            if PADDED > 0:
+                sines, cosines = _waves(x, frequency_ptr, conditional % PERIOD, F, PADDED)
+                by_sine = dot(tl.trans(g), sines.to(g.dtype), by_sine)
+                by_cosine = dot(tl.trans(g), cosines.to(g.dtype), by_cosine)
+        bias += total
+        tl.store(
+            projected_ptr + conditional[:, None].to(tl.int64) * H + columns[None, :],
+            total,
+            mask=inside[:, None],
         )
-        linear += tl.sum(g.to(tl.float32) * x[:, None], 0)
-        if PADDED > 0:
-            sines, cosines = _waves(x, frequency_ptr, (rows // S) % PERIOD, F, PADDED)
-            by_sine = _dot(tl.trans(g), sines.to(g.dtype), by_sine)
-            by_cosine = _dot(tl.trans(g), cosines.to(g.dtype), by_cosine)
-    E = 1 + 2 * F
-    out = part_ptr + part * H * E + columns * E
-    tl.store(out, linear)
+    # A part is [2 + 2F, H]: the bias, the value, its sines, its cosines.
+    out = part_ptr + program * (2 + 2 * F) * H + columns
+    tl.store(out, tl.sum(bias, 0))
+    tl.store(out + H, tl.sum(linear, 0))
     if PADDED > 0:
         f = tl.arange(0, PADDED)
         known = (f < F)[None, :]
-        tl.store(out[:, None] + 1 + f[None, :], by_sine, mask=known)
-        tl.store(out[:, None] + 1 + F + f[None, :], by_cosine, mask=known)
+        there = out[:, None] + (2 + f[None, :]) * H
+        tl.store(there, by_sine, mask=known)
+        tl.store(there + F * H, by_cosine, mask=known)
 
 
 def _padded(frequencies: int) -> int:
@@ -261,7 +260,10 @@ def _padded(frequencies: int) -> int:
 
 
 class FusedEnergy(torch.autograd.Function):
-    """f at S nodes of each of C conditionals: x [C, S], projected [C, H] → [C, S]."""
+    """f at S nodes of each of C conditionals: x [C, S], projected [C, H] → [C, S].
+
+    The blocks' parameters come in their order: W₁, b₁, W₂, b₂ of each.
+    """
 
     @staticmethod
     def forward(
@@ -269,105 +271,204 @@ class FusedEnergy(torch.autograd.Function):
         x: Tensor,
         frequencies: Tensor,
         projected: Tensor,
+        first_bias: Tensor,
         value: Tensor,
-        matrices: Tensor,
-        biases: Tensor,
         final: Tensor,
         final_bias: Tensor,
         dropout: float,
         tanh: bool,
         kind: torch.dtype,
+        *blocks: Tensor,
     ) -> Tensor:
-        """Everything in one launch."""
-        nodes = x.shape[-1]
-        hidden, blocks = projected.shape[-1], len(matrices) // 2
+        """All layers in one launch, unless they are wide."""
+        hidden, count = projected.shape[-1], len(blocks) // 4
         x, projected = x.contiguous(), projected.contiguous()
-        m, f = x.numel(), frequencies.shape[-1]
-        launch, whole = FORWARD[hidden], triton.cdiv(m, WHOLE) * WHOLE
+        whole = triton.cdiv(x.numel(), WHOLE) * WHOLE
         save = any(ctx.needs_input_grad)
-        out = torch.empty_like(x, dtype=torch.float32)
-        half = matrices.to(kind)
+        memory = memory_of(blocks, kind)
         # Whole tiles: no store or load of them needs a mask.
-        saved = half.new_empty((2 * blocks + 1, whole, hidden)) if save else half
+        saved = memory.half.new_empty((2 * count + 1 if save else 0, whole, hidden))
         # Drawn on the device: a captured graph gets another one at every replay.
-        seed = torch.randint(2**31 - 1, (1,), device=x.device) if dropout else half
-        settings = (nodes, len(frequencies), f)
-        _forward_kernel[(whole // launch.rows,)](
-            x, frequencies, projected, value, half.transpose(-1, -2).contiguous(), biases,
-            final, final_bias, out, saved, seed, m, whole * hidden,
-            *settings, int(dropout * 2**32), 1 / (1 - dropout),
-            H=hidden, PADDED=_padded(f), BLOCKS=blocks, ROWS=launch.rows, TANH=tanh,
-            DROPOUT=dropout > 0, SAVE=save, STAGES=launch.stages, num_warps=launch.warps,
+        seed = torch.randint(2**31 - 1, (1,), device=x.device) if dropout else saved
+        through = _narrow_forward if hidden <= WIDEST else _wide_forward
+        out = through(
+            x, frequencies, projected, first_bias, value, final, final_bias, memory, saved, seed,
+            dropout, tanh,
         )  # fmt: skip
-        ctx.save_for_backward(x, frequencies, half.contiguous(), final, saved)
-        ctx.settings = settings
-        ctx.dropout, ctx.tanh = dropout, tanh
-        ctx.kinds = (projected.dtype, matrices.dtype)
+        if save:
+            ctx.save_for_backward(x, frequencies, final, saved, *blocks)
+            ctx.memory, ctx.dropout, ctx.tanh = memory, dropout, tanh
+            ctx.projected_kind = projected.dtype
         return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        """Slopes at every matrix's output in one launch, weight gradients in two."""
-        x, frequencies, half, final, saved = ctx.saved_tensors
+        """Block by block from the top, then what the first layer read."""
+        x, frequencies, final, saved, *blocks = ctx.saved_tensors
+        memory: Memory = ctx.memory
         grad = grads[0].contiguous()
-        nodes, period, f = ctx.settings
-        m, layers, hidden = x.numel(), len(half), half.shape[-1]
-        launch, whole = BACKWARD[hidden], saved.shape[1]
-        tiles = whole // launch.rows
-        slopes = torch.empty_like(saved)
-        final_parts = grad.new_empty((tiles, hidden))
-        _backward_kernel[(tiles,)](
-            grad, saved, half, final, slopes, final_parts, m, whole * hidden,
-            1 / (1 - ctx.dropout), H=hidden, BLOCKS=layers // 2, ROWS=launch.rows, TANH=ctx.tanh,
-            DROPOUT=ctx.dropout > 0, STAGES=launch.stages, num_warps=launch.warps,
+        (conditionals, nodes), (period, f) = x.shape, frequencies.shape
+        hidden = saved.shape[-1]
+        tiles = saved.shape[1] // FINAL.rows
+        final_parts = grad.new_empty((min(FINAL.programs, tiles), 2, hidden))
+        _energy_final[(len(final_parts),)](
+            grad, saved[-1], final_parts, grad.numel(), tiles,
+            H=hidden, ROWS=FINAL.rows, num_warps=FINAL.warps,
         )  # fmt: skip
-        parts = min(MOST_PARTS, triton.cdiv(m, PART_ROWS))
-        tile = min(hidden, 128)
-        matrix_parts = grad.new_empty((parts, layers, hidden, hidden))
-        bias_parts = grad.new_empty((parts, layers, hidden))
-        if layers:
-            _weights_kernel[(layers, parts, (hidden // tile) ** 2)](
-                slopes, saved, matrix_parts, bias_parts, whole * hidden,
-                H=hidden, TILE=tile, ROWS=WEIGHTS.rows,
-                STEPS=triton.cdiv(whole, WEIGHTS.rows * parts),
-                STAGES=WEIGHTS.stages, num_warps=WEIGHTS.warps,
-            )  # fmt: skip
-        value_parts = grad.new_empty((4 * parts, hidden, 1 + 2 * f))
-        _value_kernel[(4 * parts,)](
-            x, frequencies, slopes[-1], value_parts, m, nodes, period, f,
-            H=hidden, PADDED=_padded(f), ROWS=64, STEPS=triton.cdiv(m, 256 * parts),
-            num_warps=4, num_stages=2,
+        by_final = sum_parts(final_parts)
+        through = _narrow_backward if hidden <= WIDEST else _wide_backward
+        slopes = through(grad.view(-1), final, saved, memory, ctx.dropout, ctx.tanh)
+
+        tiles = triton.cdiv(conditionals, INPUTS.rows)
+        programs = min(INPUTS.programs, tiles)
+        by_projected = grad.new_empty((conditionals, hidden), dtype=ctx.projected_kind)
+        parts = grad.new_empty((programs, 2 + 2 * f, hidden))
+        _energy_inputs[(programs,)](
+            x, frequencies, slopes, by_projected, parts, conditionals, nodes, period, f, tiles,
+            H=hidden, PADDED=_padded(f), TILE=INPUTS.rows, num_warps=INPUTS.warps,
         )  # fmt: skip
-        projected_kind, matrix_kind = ctx.kinds
-        by_conditional = slopes[-1, :m].view(-1, nodes, hidden).sum(1, dtype=torch.float32)
+        by_input = sum_parts(parts)
         return (
             None,
             None,
-            by_conditional.to(projected_kind),
-            value_parts.sum(0),
-            matrix_parts.sum(0).to(matrix_kind),
-            bias_parts.sum(0),
-            final_parts.sum(0),
-            grad.sum().view(1),
+            by_projected,
+            by_input[0],
+            by_input[1:].t(),
+            by_final[0],
+            by_final[1, :1],
             None,
             None,
             None,
+            *split_like(memory.gradients, blocks),
         )
 
 
-def dropout_mask(rows: int, hidden: int, layer: int, dropout: float, seed: int) -> Tensor:
-    """The kernel's mask of one layer, computed by PyTorch: true where a unit is kept. For tests."""
-    low = 0xFFFFFFFF
+def _narrow_forward(
+    x: Tensor,
+    frequencies: Tensor,
+    projected: Tensor,
+    first_bias: Tensor,
+    value: Tensor,
+    final: Tensor,
+    final_bias: Tensor,
+    memory: Memory,
+    saved: Tensor,
+    seed: Tensor,
+    dropout: float,
+    tanh: bool,
+) -> Tensor:
+    """All blocks in one launch."""
+    _, whole, hidden = saved.shape
+    launch, layer = FORWARD[hidden], hidden * hidden + hidden
+    count = len(memory.half) // (2 * layer)
+    out = torch.empty_like(x, dtype=torch.float32)
+    _energy_forward[(whole // launch.rows,)](
+        x, frequencies, projected, first_bias, value, memory.half, memory.weights,
+        final, final_bias, multipliers(count, hidden, x.device), out, saved, seed,
+        x.numel(), whole * hidden, x.shape[-1], *frequencies.shape,
+        int(dropout * 2**32), 1 / (1 - dropout),
+        H=hidden, PADDED=_padded(frequencies.shape[-1]), BLOCKS=count, ROWS=launch.rows,
+        TANH=tanh, DROPOUT=dropout > 0, SAVE=len(saved) > 0, STAGES=launch.stages,
+        num_warps=launch.warps,
+    )  # fmt: skip
+    return out
 
-    def mul(h: Tensor, factor: int) -> Tensor:
-        # Products of 32-bit numbers do not fit 63 bits: in two halves.
-        return (h * (factor & 0xFFFF) + (((h * (factor >> 16)) & 0xFFFF) << 16)) & low
 
-    r = (mul(torch.arange(rows), 0x9E3779B1) + seed) & low
-    r = mul(r ^ (r >> 16), 0x7FEB352D)
-    r = mul(r ^ (r >> 15), 0x846CA68B)
-    r = r ^ (r >> 16)
-    c = mul(torch.arange(hidden) + layer * 0x10001, 0x9E3779B1)
-    h = mul(r[:, None] ^ (c ^ (c >> 15))[None, :], 0x85EBCA6B)
-    h = mul(h ^ (h >> 13), 0xC2B2AE35)
-    return (h ^ (h >> 16)) >= int(dropout * 2**32)
+def _wide_forward(
+    x: Tensor,
+    frequencies: Tensor,
+    projected: Tensor,
+    first_bias: Tensor,
+    value: Tensor,
+    final: Tensor,
+    final_bias: Tensor,
+    memory: Memory,
+    saved: Tensor,
+    seed: Tensor,
+    dropout: float,
+    tanh: bool,
+) -> Tensor:
+    """A layer a launch, for networks too wide to keep on chip."""
+    (_, whole, hidden), m = saved.shape, x.numel()
+    kind, nodes = saved.dtype, x.shape[-1]
+    layers = memory.half.view(-1, hidden * hidden + hidden)
+    biases = memory.weights.view_as(layers)[:, hidden**2 :]
+    place = torch.arange(len(x), device=x.device) % len(frequencies)
+    embedded = fourier_features(x, frequencies[place][:, None, :])
+    h = torch.zeros((whole, hidden), device=x.device)
+    first = embedded.to(kind) @ value.to(kind).t() + (projected + first_bias)[:, None, :]
+    h[:m] = first.view(m, hidden)
+    everything = torch.full((triton.cdiv(hidden, LARGE.columns),), hidden, device=x.device)
+    ends = everything.to(torch.int32)
+    a, u = h.new_empty((2, whole, hidden), dtype=kind)
+    a.copy_(h.tanh() if tanh else h.relu())
+    factors = multipliers(len(layers) // 2, hidden, x.device)
+    for k in range(0, len(layers), 2):
+        if len(saved):
+            saved[k] = a
+            u = saved[k + 1]
+        first, second = (layers[i, : hidden**2].view(hidden, hidden) for i in (k, k + 1))
+        forward_layer(
+            a, first, biases[k], ends, LARGE, active=u, tanh=tanh, dropout=dropout, seed=seed,
+            multipliers=factors[k // 2],
+        )  # fmt: skip
+        forward_layer(u, second, biases[k + 1], ends, LARGE, total=h, add=True, active=a, tanh=tanh)
+    if len(saved):
+        saved[-1] = a
+    f: Tensor = a[:m].float() @ final + final_bias
+    return f.view(-1, nodes)
+
+
+def _narrow_backward(
+    grad: Tensor, final: Tensor, saved: Tensor, memory: Memory, dropout: float, tanh: bool
+) -> Tensor:
+    """The slopes below all blocks, a block a launch; their weights' gradients on the way."""
+    layers, whole, hidden = saved.shape
+    launch, layer = BACKWARD[hidden], hidden * hidden + hidden
+    tiles = whole // launch.rows
+    programs = min(launch.programs, triton.cdiv(tiles, TILES))
+    parts = grad.new_empty((programs, layers - 1, layer))
+    slopes = torch.empty_like(saved[-1])
+    for k in reversed(range(layers // 2)):
+        top = k == layers // 2 - 1
+        # In place: a tile of slopes is read by the program that writes it.
+        _energy_backward[(programs,)](
+            grad, final, saved[-1] if top else slopes, saved[2 * k], saved[2 * k + 1],
+            memory.half[2 * k * layer :], slopes, parts[:, 2 * k], len(grad), tiles,
+            parts.stride(0), 1 / (1 - dropout),
+            H=hidden, ROWS=launch.rows, TOP=top, TANH=tanh, DROPOUT=dropout > 0,
+            STAGES=launch.stages, num_warps=launch.warps,
+        )  # fmt: skip
+    sum_parts(parts, memory.gradients)
+    return slopes
+
+
+def _wide_backward(
+    grad: Tensor, final: Tensor, saved: Tensor, memory: Memory, dropout: float, tanh: bool
+) -> Tensor:
+    """The same, a layer a launch."""
+    layers, whole, hidden = saved.shape
+    matrices = memory.half.view(layers - 1, -1)
+    nowhere = torch.zeros(hidden, dtype=torch.int32, device=grad.device)  # degrees: nothing masked
+    # behind[i] lies behind matrix i, the last one below all blocks.
+    behind = torch.empty_like(saved)
+    last = saved[-1].float()
+    through = 1 - last * last if tanh else (last > 0).float()
+    behind[-2] = torch.nn.functional.pad(grad, (0, whole - len(grad)))[:, None] * final * through
+    for k in reversed(range(layers // 2)):
+        first, second = (matrices[i, : hidden**2].view(hidden, hidden) for i in (2 * k, 2 * k + 1))
+        outer, inner, below = behind[2 * k + 1], behind[2 * k], behind[2 * k - 1]
+        backward_layer(
+            outer, second, nowhere, LARGE, gate=saved[2 * k + 1], out=inner, tanh=tanh,
+            dropout=dropout,
+        )  # fmt: skip
+        backward_layer(
+            inner, first, nowhere, LARGE, gate=saved[2 * k], out=below, above=outer, tanh=tanh
+        )
+    parts = memory.gradients.new_empty((PARTS, layers - 1, matrices.shape[1]))
+    weight_gradients(
+        behind[:-1], saved[:-1], nowhere, nowhere, parts[..., : hidden**2], parts[..., hidden**2 :],
+        strict=False, kind=saved.dtype, parts=PARTS,
+    )  # fmt: skip
+    sum_parts(parts, memory.gradients)
+    return behind[-1]

@@ -60,18 +60,18 @@ def _mixture(  # type: ignore[no-untyped-def]
     joint = log_weights - tl.log(scales) - 0.9189385332046727 - 0.5 * z * z
     highest = tl.max(joint, 1)
     log_q = highest + tl.log(tl.sum(tl.exp(joint - highest[:, None]), 1))
-    return raw / total[:, None], locs, scales, x, z, joint, log_q
+    return raw / total[:, None], locs, scales, x, z, joint, log_q, top + tl.log(total)
 
 
 @triton.jit
-def _forward_kernel(  # type: ignore[no-untyped-def]
+def _mixture_forward(  # type: ignore[no-untyped-def]
     x_ptr, logits_ptr, locs_ptr, scales_ptr, seed_ptr, log_q_ptr, points_ptr, own_ptr,
     logit_step, loc_step, scale_step, N, K, S,
     PADDED: tl.constexpr, STRATA: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     inside = rows < N
-    weights, locs, scales, x, z, joint, log_q = _mixture(
+    weights, locs, scales, x, z, joint, log_q, log_total = _mixture(
         x_ptr, logits_ptr, locs_ptr, scales_ptr, logit_step, loc_step, scale_step,
         rows, inside, K, PADDED,
     )  # fmt: skip
@@ -95,13 +95,21 @@ def _forward_kernel(  # type: ignore[no-untyped-def]
     s = tl.arange(0, STRATA)
     noise = tl.rand(seed, rows[:, None] * STRATA + s[None, :])
     u = tl.minimum((s[None, :] + noise) / S, 1 - 5.96e-8)
-    under = (ends[:, :, None] <= u[:, None, :]).to(tl.int32)
-    component = tl.minimum(tl.sum(under, 1), K - 1)
-    chosen = k[None, :, None] == component[:, None, :]
-    end = tl.sum(tl.where(chosen, ends[:, :, None], 0.0), 1)
-    weight = tl.sum(tl.where(chosen, weights[:, :, None], 0.0), 1)
-    loc = tl.sum(tl.where(chosen, locs[:, :, None], 0.0), 1)
-    scale = tl.sum(tl.where(chosen, scales[:, :, None], 0.0), 1)
+    # One component after the other: what lies below each point's share of [0, 1) is passed over.
+    end = tl.zeros((ROWS, STRATA), tl.float32)
+    weight, loc, scale = end, end, end
+    so_far = tl.zeros((ROWS,), tl.float32)
+    for component in range(K):
+        logit = tl.load(logits_ptr + rows * logit_step + component, mask=inside, other=0.0)
+        share = tl.exp(logit - log_total) / whole
+        here = u >= so_far[:, None]
+        so_far += share
+        at = rows * loc_step + component
+        end = tl.where(here, so_far[:, None], end)
+        weight = tl.where(here, share[:, None], weight)
+        loc = tl.where(here, tl.load(locs_ptr + at, mask=inside, other=0.0)[:, None], loc)
+        at = rows * scale_step + component
+        scale = tl.where(here, tl.load(scales_ptr + at, mask=inside, other=1.0)[:, None], scale)
     v = 1 - (end - u) / tl.maximum(weight, 5.96e-8)
     v = tl.minimum(tl.maximum(v, 5.96e-8), 1 - 5.96e-8)
     y = loc + scale * _ndtri(v)
@@ -112,13 +120,13 @@ def _forward_kernel(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _backward_kernel(  # type: ignore[no-untyped-def]
+def _mixture_backward(  # type: ignore[no-untyped-def]
     grad_ptr, x_ptr, logits_ptr, locs_ptr, scales_ptr, d_logits_ptr, d_locs_ptr, d_scales_ptr,
     logit_step, loc_step, scale_step, N, K, PADDED: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     inside = rows < N
-    weights, locs, scales, x, z, joint, log_q = _mixture(
+    weights, locs, scales, x, z, joint, log_q, log_total = _mixture(
         x_ptr, logits_ptr, locs_ptr, scales_ptr, logit_step, loc_step, scale_step,
         rows, inside, K, PADDED,
     )  # fmt: skip
@@ -148,7 +156,7 @@ class FusedMixture(torch.autograd.Function):
         own = torch.empty_like(x, dtype=torch.long)
         # Drawn on the device: a captured graph gets another one at every replay.
         seed = torch.randint(2**31 - 1, (1,), device=x.device)
-        _forward_kernel[(triton.cdiv(n, CONDITIONALS),)](
+        _mixture_forward[(triton.cdiv(n, CONDITIONALS),)](
             x, logits, locs, scales, seed, log_q, points, own, *steps, n, k, nodes,
             PADDED=triton.next_power_of_2(k), STRATA=triton.next_power_of_2(nodes),
             ROWS=CONDITIONALS, num_warps=4,
@@ -165,7 +173,7 @@ class FusedMixture(torch.autograd.Function):
         n, k = logits.shape
         slopes = [x.new_empty((n, k)) for _ in range(3)]
         rows = 4 * CONDITIONALS
-        _backward_kernel[(triton.cdiv(n, rows),)](
+        _mixture_backward[(triton.cdiv(n, rows),)](
             grads[0].contiguous(), x, logits, locs, scales, *slopes,
             *ctx.steps, n, k,
             PADDED=triton.next_power_of_2(k), ROWS=rows, num_warps=4,

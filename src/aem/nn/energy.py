@@ -3,6 +3,7 @@
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from aem.kernels import fuses_energy
 from aem.kernels.processor import residual_blocks
@@ -47,15 +48,15 @@ class EnergyNetwork(nn.Module):
         self.final = nn.Linear(hidden, 1)
 
     def project(self, gamma: Float[Tensor, "*B C"]) -> Float[Tensor, "*B H"]:
-        """The context's share of the first layer."""
-        projected: Tensor = self.from_context(gamma)
-        return projected
+        """The context's share of the first layer, without the bias."""
+        return F.linear(gamma, self.from_context.weight)
 
     def forward(
         self, embedded: Float[Tensor, "*B S E"], projected: Float[Tensor, "*B H"]
     ) -> Float[Tensor, "*B S"]:
         """Evaluate f at S nodes of each conditional."""
-        h = self.from_value(embedded) + projected[..., None, :]
+        h = F.linear(embedded, self.from_value.weight, self.from_context.bias)
+        h = h + projected[..., None, :]
         if self._fuses_on_processor(h):
             # Parameters in the order the blocks were built in: W₁, b₁, W₂, b₂ of each.
             dropout = self.dropout if self.training else 0.0
@@ -79,39 +80,26 @@ class EnergyNetwork(nn.Module):
         projected: Float[Tensor, "*B H"],
     ) -> Float[Tensor, "*B S"]:
         """f at the nodes x, embedded with each conditional's frequencies."""
-        if fuses_energy(x, projected.shape[-1]):
+        if fuses_energy(x, projected.shape[-1], len(self.blocks)):
             return self._fused(x, frequencies, projected)
         f: Tensor = self(fourier_features(x, frequencies[..., None, :]), projected)
         return f
-
-    def stacked(self) -> tuple[Float[Tensor, "L H H"], Float[Tensor, "L H"]]:
-        """The matrices of all blocks in their order, and the biases."""
-        blocks = [block for block in self.blocks if isinstance(block, ResidualBlock)]
-        layers = [layer for block in blocks for layer in (block.first, block.second)]
-        if not layers:
-            hidden = self.final.in_features
-            return self.final.weight.new_zeros(0, hidden, hidden), self.final.bias.new_zeros(
-                0, hidden
-            )
-        weights = torch.stack([layer.weight for layer in layers])
-        return weights, torch.stack([layer.bias for layer in layers])
 
     def _fused(self, x: Tensor, frequencies: Tensor, projected: Tensor) -> Tensor:
         """The same by the fused kernels, in bfloat16."""
         from aem.kernels.energy import FusedEnergy
 
-        matrices, biases = self.stacked()
         f: Tensor = FusedEnergy.apply(  # type: ignore[no-untyped-call]
             x.reshape(-1, x.shape[-1]),
             frequencies.flatten(0, -2) if frequencies.ndim > 1 else frequencies[None],
             projected.reshape(-1, projected.shape[-1]),
+            self.from_context.bias,
             self.from_value.weight,
-            matrices,
-            biases,
             self.final.weight[0],
             self.final.bias,
             self.dropout if self.training else 0.0,
             self.tanh,
             torch.bfloat16,
+            *self.blocks.parameters(),
         )
         return f.view(x.shape)

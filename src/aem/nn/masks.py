@@ -29,7 +29,10 @@ def hidden_degrees(features: int, hidden: int, *, conditional: bool = False) -> 
 
 
 class MaskedLinear(nn.Linear):
-    """A linear layer whose weight (i, j) exists where out_degree i ≥ (strict: >) in_degree j."""
+    """A linear layer whose weight (i, j) exists where out_degree i ≥ (strict: >) in_degree j.
+
+    Weights that do not exist are zero from the start, receive no gradient, and so remain zero.
+    """
 
     mask: Tensor
 
@@ -41,6 +44,13 @@ class MaskedLinear(nn.Linear):
         mask = out > inp if strict else out >= inp
         # The mask follows from the configuration, so it is not part of a saved model.
         self.register_buffer("mask", mask.to(self.weight.dtype), persistent=False)
+        self.erase_masked()
+        self.register_load_state_dict_post_hook(_erase_masked)  # type: ignore[no-untyped-call]
+
+    @torch.no_grad()
+    def erase_masked(self) -> None:
+        """Zero for every weight that does not exist."""
+        self.weight.mul_(self.mask)
 
     def masked_weight(self) -> Float[Tensor, "O I"]:
         """The weight that is actually used."""
@@ -49,3 +59,9 @@ class MaskedLinear(nn.Linear):
     def forward(self, x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
         """Apply the masked layer."""
         return F.linear(x, self.masked_weight(), self.bias)
+
+
+def _erase_masked(layer: nn.Module, _: object) -> None:
+    """After loading: a file may have been written before weights were erased."""
+    assert isinstance(layer, MaskedLinear)
+    layer.erase_masked()

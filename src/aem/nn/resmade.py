@@ -5,8 +5,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from aem.errors import AemError
+from aem.kernels import fuses_resmade
 from aem.nn.blocks import ResidualBlock, activation_named
-from aem.nn.features import FourierFeatures
+from aem.nn.features import REACH, FourierFeatures
 from aem.nn.masks import MaskedLinear, hidden_degrees
 
 
@@ -30,9 +31,14 @@ class ResMADE(nn.Module):
         self.context_features = context_features
         self.embedding = embedding
         self.activation = activation_named(activation)
+        self.tanh, self.dropout = activation == "tanh", dropout
         feature_degrees = torch.arange(1, features + 1)
         degrees = hidden_degrees(features, hidden, conditional=context_features > 0)
-        self.initial = MaskedLinear(feature_degrees.repeat_interleave(embedding.width), degrees)
+        input_degrees = feature_degrees.repeat_interleave(embedding.width)
+        output_degrees = feature_degrees.repeat_interleave(outputs)
+        self.degrees = input_degrees, degrees, output_degrees
+        self._degrees: object = None  # the same on the device, made when kernels first ask for it
+        self.initial = MaskedLinear(input_degrees, degrees)
         self.blocks = nn.ModuleList(
             ResidualBlock(
                 MaskedLinear(degrees, degrees),
@@ -42,7 +48,7 @@ class ResMADE(nn.Module):
             )
             for _ in range(blocks)
         )
-        self.final = MaskedLinear(degrees, feature_degrees.repeat_interleave(outputs), strict=True)
+        self.final = MaskedLinear(degrees, output_degrees, strict=True)
         # The conditioning vector reaches every unit: no degree restricts what it may influence.
         self.context_layers = nn.ModuleList(
             nn.Linear(context_features, hidden, bias=False)
@@ -75,6 +81,8 @@ class ResMADE(nn.Module):
     ) -> Float[Tensor, "B D O"]:
         """Emit the outputs of all D conditionals in one pass."""
         shift, *block_shifts = self.context_shifts(context, len(x))
+        if fuses_resmade(x, self.final.in_features, len(self.blocks)) and shift is None:
+            return self._fused(x)
         h: Tensor = self.initial(self.embedding(x).flatten(-2))
         if shift is not None:
             h = h + shift
@@ -82,3 +90,19 @@ class ResMADE(nn.Module):
             h = block(h, block_shift)
         outputs: Tensor = self.final(self.activation(h))
         return outputs.reshape(*outputs.shape[:-1], self.features, self.outputs)
+
+    def _fused(self, x: Float[Tensor, "B D"]) -> Float[Tensor, "B D O"]:
+        """The same by the fused kernels, in bfloat16."""
+        from aem.kernels.resmade import Degrees, FusedResMADE, embed
+
+        if not isinstance(self._degrees, Degrees) or self._degrees.hidden.device != x.device:
+            self._degrees = Degrees(*(d.to(x.device, torch.int32) for d in self.degrees))
+        outputs: Tensor = FusedResMADE.apply(  # type: ignore[no-untyped-call]
+            embed(x, self.embedding.frequencies, REACH, torch.bfloat16),
+            self._degrees,
+            self.dropout if self.training else 0.0,
+            self.tanh,
+            torch.bfloat16,
+            *self.parameters(),
+        )
+        return outputs.view(len(x), self.features, self.outputs)

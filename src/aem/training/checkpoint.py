@@ -26,6 +26,14 @@ class Trained(Described, Protocol):
     def named_buffers(self) -> Iterator[tuple[str, Tensor]]: ...  # noqa: D102
 
 
+class Optimiser(Protocol):
+    """What keeps moments of gradients, numbered by parameter."""
+
+    def state_dict(self) -> dict[str, Any]: ...  # noqa: D102
+
+    def load_state_dict(self, state: dict[str, Any], /) -> None: ...  # noqa: D102
+
+
 @dataclass
 class Progress:
     """Where a run stands."""
@@ -47,7 +55,7 @@ def save_checkpoint(
     path: Path,
     model: Trained,
     average: Trained,
-    optimiser: torch.optim.Optimizer,
+    optimiser: Optimiser,
     config: Any,
     progress: Progress,
 ) -> None:
@@ -83,7 +91,7 @@ def load_checkpoint(
     path: Path,
     model: Trained,
     average: Trained,
-    optimiser: torch.optim.Optimizer,
+    optimiser: Optimiser,
     config: Any,
 ) -> Progress:
     """Put a run back where it was; refuse a checkpoint that belongs to another run."""

@@ -19,8 +19,9 @@ from aem.model import AEM
 from aem.table import check_table
 from aem.training.batches import Batches
 from aem.training.checkpoint import Progress, load_checkpoint, save_checkpoint
+from aem.training.descent import Descent
 from aem.training.report import Reporter
-from aem.training.steps import EagerStep, GraphStep, Step, make_optimiser
+from aem.training.steps import EagerStep, GraphStep, Step
 
 VALIDATION_NODES = 100
 LOOK_EVERY = 50  # steps between looks at the loss where looking makes the host wait
@@ -95,7 +96,8 @@ def fit(
     held_out_context = _prepare_context(model, validation_context, len(validation), device)
 
     average = copy.deepcopy(model).eval().requires_grad_(False)
-    optimiser = make_optimiser(model, config, device)
+    bfloat16 = use_bfloat16(config.precision, device)
+    descent = Descent(model, average, config, half=bfloat16)
     checkpoint = None if folder is None else folder / "checkpoint.safetensors"
     devices = [device] if device.type == "cuda" else []
     with (
@@ -109,16 +111,8 @@ def fit(
         torch.manual_seed(config.seed)
         progress = Progress()
         if checkpoint is not None and checkpoint.exists():
-            progress = load_checkpoint(checkpoint, model, average, optimiser, config)
-        eager = EagerStep(
-            model,
-            average,
-            optimiser,
-            config,
-            rows,
-            row_context,
-            bfloat16=use_bfloat16(config.precision, device),
-        )
+            progress = load_checkpoint(checkpoint, model, average, descent, config)
+        eager = EagerStep(model, descent, config, rows, row_context, bfloat16=bfloat16)
         step_function: Step = GraphStep(eager) if device.type == "cuda" else eager
         batches = Batches(len(rows), config.batch_size, config.seed, device)
         started, saved = time.monotonic() - progress.seconds, time.monotonic()
@@ -126,7 +120,7 @@ def fit(
         def save() -> None:
             if checkpoint is not None:
                 progress.seconds = time.monotonic() - started
-                save_checkpoint(checkpoint, model, average, optimiser, config, progress)
+                save_checkpoint(checkpoint, model, average, descent, config, progress)
 
         look_every = 1 if device.type == "cpu" else LOOK_EVERY
         try:
@@ -152,7 +146,7 @@ def fit(
                     time.monotonic() - saved > config.checkpoint_seconds or step == config.steps
                 ):
                     # A finite loss may have had a gradient that was not: never save what it left.
-                    if not all(bool(p.isfinite().all()) for p in eager.parameters):
+                    if not descent.finite():
                         what = "the weights stopped being finite"
                         raise AemError(_explosion(what, step, checkpoint, config))
                     save()
@@ -161,6 +155,8 @@ def fit(
             # In the middle of a step the state is no step's: what counts is the last checkpoint.
             where = "" if folder is None else f"; run the same command again to go on from {folder}"
             raise AemError(f"interrupted at step {progress.step}{where}") from None
+        finally:
+            descent.release()
     progress.seconds = time.monotonic() - started
     model.load_state_dict(progress.best_weights or average.state_dict())
     model.eval()

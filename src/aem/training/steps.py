@@ -1,4 +1,4 @@
-"""One training step: loss, gradient, clipping, Adam, average. Eager, or captured in a CUDA graph."""
+"""One training step: the loss and a step down its gradient. Eager, or captured in a CUDA graph."""
 
 from typing import Protocol, runtime_checkable
 
@@ -9,6 +9,7 @@ from torch import Tensor
 from aem.config import TrainConfig
 from aem.estimation import log_prob_estimate
 from aem.model import AEM
+from aem.training.descent import Descent
 from aem.training.schedule import averaging_decay, cosine
 
 
@@ -83,7 +84,7 @@ def objective(
     """
     conditionals = model.conditionals(z, context)
     if proposal_only and model.head.size:
-        return -conditionals.proposal.log_prob(z[..., None])[..., 0].sum(-1).mean()
+        return conditionals.proposal.log_prob(z[..., None]).sum() / -len(z)
     log_p, log_q = log_prob_estimate(
         conditionals,
         z,
@@ -91,7 +92,7 @@ def objective(
         estimator=config.estimator,
         stratified=config.stratified,
     )
-    return -(log_p + log_q).sum(-1).mean()
+    return (log_p + log_q).sum() / -len(z)
 
 
 class Step(Protocol):
@@ -107,21 +108,16 @@ class EagerStep:
     def __init__(
         self,
         model: AEM,
-        average: AEM,
-        optimiser: torch.optim.Optimizer,
+        descent: Descent,
         config: TrainConfig,
         rows: Float[Tensor, "N D"],
         context: Float[Tensor, "N Q"] | None,
         *,
         bfloat16: bool = False,
     ) -> None:
-        self.model, self.average, self.optimiser = model, average, optimiser
+        self.model, self.descent = model, descent
         self.config, self.rows, self.context = config, rows, context
         self.bfloat16 = bfloat16
-        self.parameters = [p for p in model.parameters() if p.requires_grad]
-        self.averages = [p.detach() for p in average.parameters()]
-        # Fused Adam reads these on the device; a captured graph sees new values without recapture.
-        self.keep = torch.zeros((), device=rows.device)
 
     def __call__(self, step: int, indices: Tensor) -> Tensor:
         """Train on one batch."""
@@ -130,8 +126,8 @@ class EagerStep:
 
     def set_schedule(self, step: int) -> None:
         """Put the step's learning rate and averaging decay where `run` finds them."""
-        set_rate(self.optimiser, cosine(step, self.config.steps, self.config.learning_rate))
-        self.keep.fill_(averaging_decay(step, self.config.averaging))
+        rate = cosine(step, self.config.steps, self.config.learning_rate)
+        self.descent.schedule(rate, averaging_decay(step, self.config.averaging))
 
     def run(self, indices: Tensor, *, proposal_only: bool) -> Tensor:
         """Everything of a step that does not depend on its number."""
@@ -139,8 +135,7 @@ class EagerStep:
         context = None if self.context is None else self.context[indices]
         with torch.autocast(self.rows.device.type, torch.bfloat16, enabled=self.bfloat16):
             loss = objective(self.model, z, context, self.config, proposal_only=proposal_only)
-        descend(loss, self.optimiser, self.parameters, self.config.clip)
-        update_average(self.averages, self.parameters, self.keep)
+        self.descent(loss)
         return loss.detach()
 
 

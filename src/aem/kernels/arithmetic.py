@@ -1,0 +1,113 @@
+"""What several kernels compute alike: products, activations, dropout by hash."""
+
+from functools import cache
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+
+@triton.jit
+def dot(a, b, total):  # type: ignore[no-untyped-def]
+    """total + a b, without rounding to TF32 where the operands are float32."""
+    return tl.dot(a, b, total, input_precision="ieee")
+
+
+@triton.jit
+def activate(h, TANH: tl.constexpr):  # type: ignore[no-untyped-def]
+    """ReLU or tanh."""
+    if TANH:
+        return 2 * tl.sigmoid(2 * h) - 1
+    return tl.maximum(h, 0.0)
+
+
+@triton.jit
+def times_slope(g, a, TANH: tl.constexpr):  # type: ignore[no-untyped-def]
+    """A slope behind an activation, carried through it; `a` is the activation's value."""
+    if TANH:
+        wide = a.to(tl.float32)
+        return g * (1 - wide * wide)
+    return tl.where(a > 0, g, 0.0)
+
+
+@triton.jit
+def times_dropped_slope(  # type: ignore[no-untyped-def]
+    g, u, scale, TANH: tl.constexpr, DROPOUT: tl.constexpr
+):  # fmt: skip
+    """The same through dropout as well; `u` is what dropout left, scaled."""
+    if TANH:
+        wide = u.to(tl.float32) / scale
+        g = g * scale * (1 - wide * wide)
+        if DROPOUT:
+            g = tl.where(u != 0, g, 0.0)
+        return g
+    return tl.where(u > 0, g * scale, 0.0)
+
+
+@triton.jit
+def row_hash(rows, seed):  # type: ignore[no-untyped-def]
+    """A 32-bit hash of (row, seed)."""
+    h = rows.to(tl.uint32) * 0x9E3779B1 + seed.to(tl.uint32)
+    h ^= h >> 16
+    h *= 0x7FEB352D
+    h ^= h >> 15
+    h *= 0x846CA68B
+    return h ^ (h >> 16)
+
+
+@triton.jit
+def dropped(a, hashed, multipliers, threshold, scale):  # type: ignore[no-untyped-def]
+    """Dropout: what a hash of (row, column, layer) keeps of an activation, scaled.
+
+    Rows are hashed and columns have their `multipliers`; per entry remains one product, whose upper
+    bits are as good as independent for different columns (multiplicative hashing).
+    """
+    kept = hashed[:, None] * multipliers.to(tl.uint32)[None, :] >= threshold.to(tl.uint32)
+    return tl.where(kept, a * scale, 0.0)
+
+
+@triton.jit
+def _sum_kernel(  # type: ignore[no-untyped-def]
+    part_ptr, out_ptr, N, PARTS, SIZE: tl.constexpr, ROWS: tl.constexpr
+):  # fmt: skip
+    here = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
+    inside = (here < N)[None, :]
+    total = tl.zeros((ROWS, SIZE), tl.float32)
+    for start in tl.range(0, PARTS, ROWS, loop_unroll_factor=4):
+        part = start + tl.arange(0, ROWS)
+        there = part_ptr + part[:, None].to(tl.int64) * N + here[None, :]
+        total += tl.load(there, mask=(part < PARTS)[:, None] & inside, other=0.0)
+    tl.store(out_ptr + here, tl.sum(total, 0), mask=here < N)
+
+
+def sum_parts(parts: Tensor, out: Tensor | None = None) -> Tensor:
+    """The sum over the first axis, in an order that never changes."""
+    count, size = len(parts), parts[0].numel()
+    out = parts.new_empty(parts.shape[1:]) if out is None else out
+    _sum_kernel[(triton.cdiv(size, 128),)](parts, out, size, count, SIZE=128, ROWS=16, num_warps=4)
+    return out
+
+
+@cache
+def multipliers(layers: int, columns: int, device: torch.device) -> Tensor:
+    """An odd random number for each column of each layer; always the same ones."""
+    generator = torch.Generator().manual_seed(columns)
+    numbers = torch.randint(2**31, (layers, columns), generator=generator)
+    return (2 * numbers + 1 - 2**31).to(torch.int32).to(device)
+
+
+def dropout_mask(rows: int, columns: int, layers: int, dropout: float, seed: int) -> Tensor:
+    """The masks of `dropped` by PyTorch [layers, rows, columns]: true where kept. For tests."""
+    low = 0xFFFFFFFF
+
+    def mul(a: Tensor, b: Tensor | int) -> Tensor:
+        # Products of 32-bit numbers do not fit 63 bits: in two halves.
+        return (a * (b & 0xFFFF) + (((a * (b >> 16)) & 0xFFFF) << 16)) & low
+
+    r = (mul(torch.arange(rows), 0x9E3779B1) + seed) & low
+    r = mul(r ^ (r >> 16), 0x7FEB352D)
+    r = mul(r ^ (r >> 15), 0x846CA68B)
+    r = r ^ (r >> 16)
+    c = multipliers(layers, columns, torch.device("cpu")).long() & low
+    return mul(r[:, None], c[:, None, :]) >= int(dropout * 2**32)

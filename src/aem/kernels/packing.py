@@ -1,0 +1,108 @@
+"""All parameters of a model in one piece of memory, their gradients in another.
+
+An optimiser then has one long vector to go over instead of a hundred short ones, and a kernel that
+works on several layers at once finds them side by side. With `half`, a bfloat16 copy lies beside
+them for the products of mixed precision; whoever changes the weights brings it up to date.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+ALIGNED = 16  # numbers: no parameter starts between two of a kernel's wide loads
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a parameter lies."""
+
+    memory: "Packed"
+    start: int
+    stop: int
+
+
+class Packed:
+    """The memory of some parameters, group after group; they become views of it."""
+
+    def __init__(self, groups: Sequence[Iterable[nn.Parameter]], *, half: bool = False) -> None:
+        members = [list(group) for group in groups]
+        self.parameters = [p for group in members for p in group]
+        self.slices: list[slice] = []  # of the memory, a group each
+        self.groups: list[slice] = []  # of the list of parameters
+        places: list[tuple[int, int]] = []
+        end = 0
+        for group in members:
+            first = end
+            self.groups.append(slice(len(places), len(places) + len(group)))
+            for p in group:
+                places.append((end, end + p.numel()))
+                end += -(-p.numel() // ALIGNED) * ALIGNED
+            self.slices.append(slice(first, end))
+        like = self.parameters[0]
+        self.weights = torch.zeros(end, dtype=like.dtype, device=like.device)
+        self.gradients = torch.zeros_like(self.weights)
+        self.half = self.weights.to(torch.bfloat16) if half else None
+        for p, (start, stop) in zip(self.parameters, places, strict=True):
+            here = self.weights[start:stop].view_as(p)
+            p.data = here.copy_(p.data)
+            p.place = Place(self, start, stop)  # type: ignore[attr-defined]
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Bring the bfloat16 copy up to date after a change from outside."""
+        if self.half is not None:
+            self.half.copy_(self.weights)
+
+    def release(self) -> None:
+        """Give the parameters memory of their own again."""
+        for p in self.parameters:
+            p.data = p.data.clone()
+            del p.place  # type: ignore[attr-defined]
+
+    def gradient_of(self, parameter: nn.Parameter) -> Tensor:
+        """Where a parameter's gradient belongs."""
+        place: Place = parameter.place  # type: ignore[attr-defined]
+        return self.gradients[place.start : place.stop].view_as(parameter)
+
+    def gather(self, gradients: Sequence[Tensor | None]) -> None:
+        """Put gradients in their places, those that were not computed there; zero for none."""
+        homes = [self.gradient_of(p) for p in self.parameters]
+        pairs = list(zip(homes, gradients, strict=True))
+        moved = [(h, g) for h, g in pairs if g is not None and g.data_ptr() != h.data_ptr()]
+        if moved:
+            torch._foreach_copy_([h for h, _ in moved], [g for _, g in moved])
+        absent = [h for h, g in pairs if g is None]
+        if absent:
+            torch._foreach_zero_(absent)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Parameters side by side: their values, their values for products, room for their gradients."""
+
+    weights: Tensor
+    half: Tensor
+    gradients: Tensor
+
+
+def memory_of(parameters: Sequence[Tensor], kind: torch.dtype) -> Memory:
+    """The memory of parameters that are neighbours, or a copy where they are not packed."""
+    places: list[Place] = [p.place for p in parameters if hasattr(p, "place")]
+    if len(places) == len(parameters):
+        packed = places[0].memory
+        joined = all(a.stop == b.start for a, b in pairwise(places))
+        if joined and packed.half is not None and packed.half.dtype == kind:
+            here = slice(places[0].start, places[-1].stop)
+            return Memory(packed.weights[here], packed.half[here], packed.gradients[here])
+    with torch.no_grad():
+        weights = torch.cat([p.detach().flatten() for p in parameters])
+    return Memory(weights, weights.to(kind), torch.empty_like(weights))
+
+
+def split_like(flat: Tensor, parameters: Sequence[Tensor]) -> list[Tensor]:
+    """Views of neighbours' memory, one a parameter."""
+    parts = flat.split([p.numel() for p in parameters])
+    return [part.view_as(p) for part, p in zip(parts, parameters, strict=True)]
