@@ -22,8 +22,9 @@ def preset_table(preset: str) -> str:
     result = _result(preset)
     if result is None:
         return f"Not measured yet: `aem reproduce vae --preset {preset}`.\n"
-    about = f"`{result['command']}`, {result['device']}, {result['seconds'] / 60:.1f} minutes of training "
-    about += f"and {result['evaluation_seconds'] / 60:.1f} of scoring, commit {result['commit']}.\n"
+    about = f"`{result['command']}`, {result['device']}, {result['seconds'] / 60:.1f} minutes of "
+    about += f"training and {result['evaluation_seconds'] / 60:.1f} of scoring, "
+    about += f"commit {result['commit']}.\n"
     return f"{table_two(result['priors'])}\n{about}"
 
 
@@ -55,8 +56,11 @@ def section() -> str:
     table = summary_table()
     if not table:
         return ""
-    text = "An AEM as the prior of a variational autoencoder on binarised MNIST ([docs/vae.md](docs/vae.md)):\n"
-    text += "the importance-weighted bound of log p(x) with 50 samples, in nats, on the test images.\n\n"
+    text = "An AEM as the prior of a variational autoencoder on binarised MNIST\n"
+    text += (
+        "([docs/vae.md](docs/vae.md)): the importance-weighted bound of log p(x) with 50 samples,\n"
+    )
+    text += "in nats, on the test images.\n\n"
     return f"{text}{figure('results')}{table}"
 
 
