@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import render_exactness
+import render_practice
 import render_tables
 import render_vae
 
@@ -167,6 +168,7 @@ def figure(value: float) -> str:
 NO_BENCH = "Not measured yet: `make bench`.\n"
 TABLES: dict[str, Callable[[], str]] = {
     **render_exactness.TABLES,
+    **render_practice.TABLES,
     **render_tables.TABLES,
     **render_vae.TABLES,
     "plane_best": lambda: plane_table("best"),

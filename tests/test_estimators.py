@@ -221,6 +221,12 @@ def test_bad_frames(change: Any, said: str, wine: pd.DataFrame, density: AEMDens
             clone(density).fit(change(wine))
 
 
+@pytest.mark.parametrize(("name", "value"), [("components", 0), ("hidden", -3), ("steps", -1)])
+def test_impossible_settings(name: str, value: int, wine: pd.DataFrame) -> None:
+    with pytest.raises(ValueError, match=f"{name} must be at least"):
+        AEMDensity().set_params(**{name: value}).fit(wine)
+
+
 def test_missing_values_of_polars(density: AEMDensity, wine: pd.DataFrame) -> None:
     frame = polars.from_pandas(wine).with_columns(alcohol=None)
     with pytest.raises(ValueError, match="'alcohol'"):

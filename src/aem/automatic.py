@@ -47,6 +47,7 @@ POOLED = 64  # components of several starts together
 MOST_STARTS = 8
 DRAWS = 8  # of every discrete value from its cell: a network must not learn one draw by heart
 MOST_DRAWN_ROWS = 200_000
+LEAST = {"components": 1, "hidden": 1, "steps": 0, "batch_size": 1, "frequencies": 0, "dropout": 0}
 FAR = 1e4  # deviations from zero: single precision has seven digits
 
 
@@ -96,6 +97,8 @@ def fit_table(
     `most_components` bounds the mixture where the settings leave its size to the data.
     """
     settings = settings or Settings()
+    _refuse_impossible(settings)
+    choose_device(device)  # says at once if there is none such
     columns = list(columns)
     x = check_table(x, columns=columns)
     refuse_extreme(x, columns)
@@ -144,6 +147,13 @@ def fit_table(
     ]  # in its cell each value is drawn anew
     about["network"] = _train(model, np.concatenate(many), validation, train_config, quiet)
     return Fitted(model, tuple(discrete), about, held_out)
+
+
+def _refuse_impossible(settings: Settings) -> None:
+    for name, least in LEAST.items():
+        value = getattr(settings, name)
+        if value is not None and value < least:
+            raise AemError(f"{name} must be at least {least}, not {value}")
 
 
 def far_from_zero(x: Array) -> Array:

@@ -18,7 +18,8 @@ from aem.views import Views
 
 Array = NDArray[np.float64]
 
-FOLDS = 4
+# Models of fewer rows score lower: with few rows, leave out few of them at a time.
+FEW_ROWS, MANY_FOLDS, FOLDS = 600, 10, 4
 MOST_ROWS = 1000  # of a kind: more would not move the threshold enough to wait for
 
 
@@ -26,9 +27,10 @@ def scores_by_fold(rows: Array, kept: NDArray[np.bool_], fitted: Fitted) -> Arra
     """The score of each row by a mixture like the fitted one of the rows kept in other folds."""
     settings = Settings(components=fitted.about["mixture"]["components"], steps=0)
     seed = fitted.about["seed"]
-    fold = np.random.default_rng(seed).permutation(len(rows)) % FOLDS
+    folds = MANY_FOLDS if len(rows) < FEW_ROWS else FOLDS
+    fold = np.random.default_rng(seed).permutation(len(rows)) % folds
     scores = np.empty(len(rows))
-    for f in range(FOLDS):
+    for f in range(folds):
         others = rows[kept & (fold != f)]
         again = fit_table(others, fitted.model.columns, settings=settings, seed=seed)
         scores[fold == f] = Views.of(TableModel(again), rows[fold != f]).score(rows[fold == f])

@@ -32,10 +32,11 @@ def fit(
         list[str] | None, typer.Option(help="A column to leave out; may be given several times.")
     ] = None,
     components: Annotated[
-        int | None, typer.Option(help="Gaussians the proposals start from.", show_default="chosen")
+        int | None,
+        typer.Option(help="Gaussians the proposals start from.", show_default="chosen", min=1),
     ] = None,
     hidden: Annotated[
-        int | None, typer.Option(help="Units of the network.", show_default="chosen")
+        int | None, typer.Option(help="Units of the network.", show_default="chosen", min=1)
     ] = None,
     steps: Annotated[
         int | None,

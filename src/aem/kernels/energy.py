@@ -53,7 +53,7 @@ class Launch:
 # Measured, not derived.
 FORWARD = {32: Launch(128, 4, 2), 64: Launch(128, 8, 2), 128: Launch(128, 8, 3)}
 BACKWARD = {32: Launch(64, 4, 3), 64: Launch(64, 4, 3), 128: Launch(32, 8, 3)}
-FINAL = Launch(32, 4, programs=4 * PROGRAMS)
+TOP = Launch(32, 4, programs=4 * PROGRAMS)
 INPUTS = Launch(32, 4, programs=4 * PROGRAMS)  # rows: conditionals
 
 
@@ -130,20 +130,25 @@ def _energy_forward(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _energy_final(  # type: ignore[no-untyped-def]
-    grad_ptr, last_ptr, part_ptr, M, TILES, H: tl.constexpr, ROWS: tl.constexpr
+def _energy_top(  # type: ignore[no-untyped-def]
+    grad_ptr, final_ptr, last_ptr, out_ptr, part_ptr, M, TILES,
+    H: tl.constexpr, ROWS: tl.constexpr, TANH: tl.constexpr,
 ):  # fmt: skip
-    """A part [2, H] of the final layer's gradient: its weights' and, repeated, its bias's."""
+    """The slopes behind the last block, and a part [2, H] of the final layer's gradient."""
     columns = tl.arange(0, H)
     local = tl.arange(0, ROWS)
     here = local[:, None] * H + columns[None, :]
+    final = tl.load(final_ptr + columns)[None, :]
     total = tl.zeros((ROWS, H), tl.float32)
     bias = tl.zeros((ROWS,), tl.float32)
     size = tl.full((), ROWS * H, tl.int64)
     for tile in tl.range(tl.program_id(0), TILES, tl.num_programs(0)):
         rows = tile * ROWS + local
+        # Rows beyond the last have no slope, and so no part in anything below.
         grad = tl.load(grad_ptr + rows, mask=rows < M, other=0.0)
         last = tl.load(last_ptr + tile * size + here)
+        slopes = times_slope(grad[:, None] * final, last, TANH)
+        tl.store(out_ptr + tile * size + here, slopes.to(out_ptr.dtype.element_ty))
         total += grad[:, None] * last.to(tl.float32)
         bias += grad
     out = part_ptr + tl.program_id(0) * 2 * H + columns
@@ -153,14 +158,12 @@ def _energy_final(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _energy_backward(  # type: ignore[no-untyped-def]
-    grad_ptr, final_ptr, above_ptr, a_ptr, u_ptr, matrix_ptr, out_ptr, part_ptr,
-    M, TILES, PART, scale,
-    H: tl.constexpr, ROWS: tl.constexpr, TOP: tl.constexpr, TANH: tl.constexpr,
-    DROPOUT: tl.constexpr, STAGES: tl.constexpr,
+    above_ptr, a_ptr, u_ptr, matrix_ptr, out_ptr, part_ptr, TILES, PART, scale,
+    H: tl.constexpr, ROWS: tl.constexpr, TANH: tl.constexpr, DROPOUT: tl.constexpr,
+    STAGES: tl.constexpr,
 ):  # fmt: skip
     """One residual block: from the slopes above it those below it, and its weights' gradients.
 
-    At the top the slopes follow from the gradient of f, and `above` is what the final layer read.
     Biases' gradients are products with ones: a sum across warps would cost more than all the rest.
     """
     KIND: tl.constexpr = matrix_ptr.dtype.element_ty
@@ -182,12 +185,6 @@ def _energy_backward(  # type: ignore[no-untyped-def]
         u = tl.load(u_ptr + base + here)
         a = tl.load(a_ptr + base + here)
         outer = tl.load(above_ptr + base + here)
-        if TOP:
-            # Rows beyond the last have no slope, and so no part in anything below.
-            rows = tile * ROWS + tl.arange(0, ROWS)
-            grad = tl.load(grad_ptr + rows, mask=rows < M, other=0.0)[:, None]
-            final = tl.load(final_ptr + columns)[None, :]
-            outer = times_slope(grad * final, outer, TANH).to(KIND)
         du = dot(outer, second, tl.zeros((ROWS, H), tl.float32))
         inner = times_dropped_slope(du, u, scale, TANH, DROPOUT).to(KIND)
         da = dot(inner, first, tl.zeros((ROWS, H), tl.float32))
@@ -309,15 +306,16 @@ class FusedEnergy(torch.autograd.Function):
         grad = grads[0].contiguous()
         (conditionals, nodes), (period, f) = x.shape, frequencies.shape
         hidden = saved.shape[-1]
-        tiles = saved.shape[1] // FINAL.rows
-        final_parts = grad.new_empty((min(FINAL.programs, tiles), 2, hidden))
-        _energy_final[(len(final_parts),)](
-            grad, saved[-1], final_parts, grad.numel(), tiles,
-            H=hidden, ROWS=FINAL.rows, num_warps=FINAL.warps,
+        slopes = torch.empty_like(saved[-1])
+        tiles = len(slopes) // TOP.rows
+        top_parts = grad.new_empty((min(TOP.programs, tiles), 2, hidden))
+        _energy_top[(len(top_parts),)](
+            grad, final, saved[-1], slopes, top_parts, grad.numel(), tiles,
+            H=hidden, ROWS=TOP.rows, TANH=ctx.tanh, num_warps=TOP.warps,
         )  # fmt: skip
-        by_final = sum_parts(final_parts)
+        by_final = sum_parts(top_parts)
         through = _narrow_backward if hidden <= WIDEST else _wide_backward
-        slopes = through(grad.view(-1), final, saved, memory, ctx.dropout, ctx.tanh)
+        slopes = through(saved, slopes, memory, ctx.dropout, ctx.tanh)
 
         tiles = triton.cdiv(conditionals, INPUTS.rows)
         programs = min(INPUTS.programs, tiles)
@@ -420,41 +418,36 @@ def _wide_forward(
 
 
 def _narrow_backward(
-    grad: Tensor, final: Tensor, saved: Tensor, memory: Memory, dropout: float, tanh: bool
+    saved: Tensor, slopes: Tensor, memory: Memory, dropout: float, tanh: bool
 ) -> Tensor:
-    """The slopes below all blocks, a block a launch; their weights' gradients on the way."""
+    """From the slopes behind all blocks to those below them; a block a launch."""
     layers, whole, hidden = saved.shape
     launch, layer = BACKWARD[hidden], hidden * hidden + hidden
     tiles = whole // launch.rows
     programs = min(launch.programs, triton.cdiv(tiles, TILES))
-    parts = grad.new_empty((programs, layers - 1, layer))
-    slopes = torch.empty_like(saved[-1])
+    parts = memory.gradients.new_empty((programs, layers - 1, layer))
     for k in reversed(range(layers // 2)):
-        top = k == layers // 2 - 1
         # In place: a tile of slopes is read by the program that writes it.
         _energy_backward[(programs,)](
-            grad, final, saved[-1] if top else slopes, saved[2 * k], saved[2 * k + 1],
-            memory.half[2 * k * layer :], slopes, parts[:, 2 * k], len(grad), tiles,
-            parts.stride(0), 1 / (1 - dropout),
-            H=hidden, ROWS=launch.rows, TOP=top, TANH=tanh, DROPOUT=dropout > 0,
-            STAGES=launch.stages, num_warps=launch.warps,
+            slopes, saved[2 * k], saved[2 * k + 1], memory.half[2 * k * layer :], slopes,
+            parts[:, 2 * k], tiles, parts.stride(0), 1 / (1 - dropout),
+            H=hidden, ROWS=launch.rows, TANH=tanh, DROPOUT=dropout > 0, STAGES=launch.stages,
+            num_warps=launch.warps,
         )  # fmt: skip
     sum_parts(parts, memory.gradients)
     return slopes
 
 
 def _wide_backward(
-    grad: Tensor, final: Tensor, saved: Tensor, memory: Memory, dropout: float, tanh: bool
+    saved: Tensor, slopes: Tensor, memory: Memory, dropout: float, tanh: bool
 ) -> Tensor:
     """The same, a layer a launch."""
-    layers, whole, hidden = saved.shape
+    layers, _, hidden = saved.shape
     matrices = memory.half.view(layers - 1, -1)
-    nowhere = torch.zeros(hidden, dtype=torch.int32, device=grad.device)  # degrees: nothing masked
+    nowhere = torch.zeros(hidden, dtype=torch.int32, device=saved.device)  # degrees: nothing masked
     # behind[i] lies behind matrix i, the last one below all blocks.
     behind = torch.empty_like(saved)
-    last = saved[-1].float()
-    through = 1 - last * last if tanh else (last > 0).float()
-    behind[-2] = torch.nn.functional.pad(grad, (0, whole - len(grad)))[:, None] * final * through
+    behind[-2] = slopes
     for k in reversed(range(layers // 2)):
         first, second = (matrices[i, : hidden**2].view(hidden, hidden) for i in (2 * k, 2 * k + 1))
         outer, inner, below = behind[2 * k + 1], behind[2 * k], behind[2 * k - 1]

@@ -99,7 +99,8 @@ def _layer_forward(  # type: ignore[no-untyped-def]
 def _layer_backward(  # type: ignore[no-untyped-def]
     slopes_ptr, weight_ptr, start_ptr, gate_ptr, above_ptr, out_ptr, M, N_UNITS, K_UNITS, scale,
     N_UNIT: tl.constexpr, K_UNIT: tl.constexpr, ADD: tl.constexpr, TANH: tl.constexpr,
-    DROPOUT: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, INNER: tl.constexpr, STAGES: tl.constexpr,
+    DROPOUT: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, INNER: tl.constexpr,
+    STAGES: tl.constexpr,
 ):  # fmt: skip
     """out = [above +] (slopes W) · the activation's slope, told from its value `gate`."""
     N, K = N_UNITS * N_UNIT, K_UNITS * K_UNIT
