@@ -52,7 +52,7 @@ def figure_six(
         ("The same, pixel probabilities", probabilities),
     )
     with mpl.rc_context({"font.size": 10, "font.family": "DejaVu Sans"}):
-        figure, axes = new_figure(12.0, 4.2, 1, 3)
+        figure, axes = new_figure(12.0, 4.5, 1, 3)
         for axis, (title, images) in zip(axes, panels, strict=True):
             axis.imshow(tiles(images, side), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
             axis.set_axis_off()
