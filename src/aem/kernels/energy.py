@@ -51,7 +51,8 @@ class Launch:
 
 
 # Measured, not derived.
-FORWARD = {32: Launch(128, 4, 2), 64: Launch(128, 8, 2), 128: Launch(128, 8, 3)}
+FORWARD = {32: Launch(128, 4, 2), 64: Launch(128, 8, 2), 128: Launch(128, 8, 2)}
+PIECES = {32: 1, 64: 1, 128: 2}  # that the inner layer of a block is taken in, forward
 BACKWARD = {32: Launch(64, 4, 3), 64: Launch(64, 4, 3), 128: Launch(32, 8, 3)}
 TOP = Launch(32, 4, programs=4 * PROGRAMS)
 INPUTS = Launch(32, 4, programs=4 * PROGRAMS)  # rows: conditionals
@@ -75,10 +76,12 @@ def _energy_forward(  # type: ignore[no-untyped-def]
     final_bias_ptr, multiplier_ptr, out_ptr, saved_ptr, seed_ptr,
     M, LAYER, S, PERIOD, F, threshold, scale,
     H: tl.constexpr, PADDED: tl.constexpr, BLOCKS: tl.constexpr, ROWS: tl.constexpr,
-    TANH: tl.constexpr, DROPOUT: tl.constexpr, SAVE: tl.constexpr, STAGES: tl.constexpr,
+    PIECES: tl.constexpr, TANH: tl.constexpr, DROPOUT: tl.constexpr, SAVE: tl.constexpr,
+    STAGES: tl.constexpr,
 ):  # fmt: skip
     KIND: tl.constexpr = matrix_ptr.dtype.element_ty
     STRIDE: tl.constexpr = H * H + H  # a matrix and its bias
+    WIDTH: tl.constexpr = H // PIECES
     start = tl.program_id(0) * ROWS
     rows = start + tl.arange(0, ROWS)
     inside = rows < M
@@ -102,25 +105,30 @@ def _energy_forward(  # type: ignore[no-untyped-def]
         h = dot(cosines.to(KIND), wc, h)
     # Offsets within a tile are the same for all: the compiler folds them into the instructions.
     here = tl.arange(0, ROWS)[:, None] * H + columns[None, :]
-    square = columns[:, None] * H + columns[None, :]
     saved_here = saved_ptr + start.to(tl.int64) * H
     hashed = rows.to(tl.uint32)
     if DROPOUT:
         hashed = row_hash(rows, tl.load(seed_ptr))
     for k in tl.range(BLOCKS, num_stages=STAGES):
-        first = tl.load(matrix_ptr + 2 * k * STRIDE + square)
         a = activate(h, TANH).to(KIND)
-        t = dot(a, tl.trans(first), tl.zeros((ROWS, H), tl.float32))
-        t += tl.load(bias_ptr + 2 * k * STRIDE + H * H + columns)[None, :]
-        u = activate(t, TANH)
-        if DROPOUT:
-            u = dropped(u, hashed, tl.load(multiplier_ptr + k * H + columns), threshold, scale)
-        u = u.to(KIND)
         if SAVE:
             tl.store(saved_here + 2 * k * LAYER + here, a)
-            tl.store(saved_here + (2 * k + 1) * LAYER + here, u)
-        second = tl.load(matrix_ptr + (2 * k + 1) * STRIDE + square)
-        h = dot(u, tl.trans(second), h)
+        # In pieces of the inner layer: the product of one overlaps with the activation of another.
+        for piece in tl.static_range(PIECES):
+            units = piece * WIDTH + tl.arange(0, WIDTH)
+            inner = matrix_ptr + 2 * k * STRIDE
+            first = tl.load(inner + units[:, None] * H + columns[None, :])
+            t = dot(a, tl.trans(first), tl.zeros((ROWS, WIDTH), tl.float32))
+            t += tl.load(bias_ptr + 2 * k * STRIDE + H * H + units)[None, :]
+            u = activate(t, TANH)
+            if DROPOUT:
+                u = dropped(u, hashed, tl.load(multiplier_ptr + k * H + units), threshold, scale)
+            u = u.to(KIND)
+            if SAVE:
+                local = tl.arange(0, ROWS)[:, None] * H + units[None, :]
+                tl.store(saved_here + (2 * k + 1) * LAYER + local, u)
+            second = tl.load(inner + STRIDE + columns[:, None] * H + units[None, :])
+            h = dot(u, tl.trans(second), h)
         h += tl.load(bias_ptr + (2 * k + 1) * STRIDE + H * H + columns)[None, :]
     a = activate(h, TANH)
     if SAVE:
@@ -366,7 +374,8 @@ def _narrow_forward(
         x.numel(), whole * hidden, x.shape[-1], *frequencies.shape,
         int(dropout * 2**32), 1 / (1 - dropout),
         H=hidden, PADDED=_padded(frequencies.shape[-1]), BLOCKS=count, ROWS=launch.rows,
-        TANH=tanh, DROPOUT=dropout > 0, SAVE=len(saved) > 0, STAGES=launch.stages,
+        PIECES=PIECES[hidden], TANH=tanh, DROPOUT=dropout > 0, SAVE=len(saved) > 0,
+        STAGES=launch.stages,
         num_warps=launch.warps,
     )  # fmt: skip
     return out
