@@ -194,7 +194,7 @@ class AEMDensity(DensityMixin, _TableEstimator):  # type: ignore[misc]
 class AEMOutlierDetector(OutlierMixin, _TableEstimator):  # type: ignore[misc]
     """Rows are outliers if their score is among the lowest `contamination` of rows like the fitted.
 
-    The score is the mean of three looks at a row: its log density, the same blurred by a deviation of
+    The score is the worst of three looks at a row: its log density, the same blurred by a deviation of
     each column, and the log densities of its columns by themselves, each in its own spread.
 
     The threshold comes from scores of rows that the scoring model has not seen, so that new rows are
@@ -265,7 +265,7 @@ class AEMOutlierDetector(OutlierMixin, _TableEstimator):  # type: ignore[misc]
         return self
 
     def score_samples(self, X: Any) -> Array:
-        """How normal each row is, the lower the odder: the mean of three looks (`aem.views`).
+        """How normal each row is, the lower the odder: the worst of three looks (`aem.views`).
 
         `model_.score` gives log densities.
         """

@@ -4,9 +4,10 @@ The chain rule splits a row's log density into one term a column. How low a term
 column's unit and on how much of it can be foretold, so a column is judged by its *surprise*: how many
 nats its term lies below what values there have on average, E[log p(X_d | x_<d)] − log p(x_d | x_<d).
 
-After one odd value nothing can be foretold: no row like this has been seen, and for the columns after
-it anything would seem likely. So an odd value is replaced, as far as those columns are concerned, by
-the likeliest one there. The terms of the log density are those of the row as it is.
+After a value that is odd by itself, a slip, nothing can be foretold: no row like this has been seen,
+and for the columns after it anything would seem likely. So an odd value is replaced by the likeliest
+one there, as far as the columns after it are concerned, if that makes those more likely. Where they
+agree with it, as all sizes of something large do, it stays. The terms are those of the row as it is.
 """
 
 import math
@@ -72,8 +73,15 @@ def explain(table: TableModel, x: Array, report: Report = silent) -> Explanation
             again = np.flatnonzero(odd.any(1))
             first = odd[again].argmax(1)
             rows, settled = rows[again], first + 1
-            context[rows, first] = found.mode[again, first]
-            log_density = table.score(context[rows]).log_density
+            mended = context[rows]
+            mended[np.arange(len(rows)), first] = found.mode[again, first]
+            terms = table.score(mended).log_density
+            after = np.arange(columns) >= settled[:, None]
+            # Bounded, so that one more slip among them does not outvote the others.
+            change = (terms - log_density[again]).clip(-ODD, ODD)
+            gains = np.where(after, change, 0.0).sum(1) > 0
+            context[rows[gains]] = mended[gains]
+            log_density = np.where(gains[:, None], terms, log_density[again])
         report("explanations", min(start + block, len(x)), len(x))
     for column in table.discrete:
         d = table.columns.index(column.column)

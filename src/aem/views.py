@@ -4,7 +4,8 @@ The log density is the sharpest look: it sees combinations that do not occur. Bu
 determine each other it is all about the last few thousandths of them, and a row that is odd in a way
 anybody would see may pass. So a row is looked at from further away too, the density blurred by one
 deviation of each column, and column by column, by the densities the columns have by themselves. Each
-look is measured in its own spread over the fitted rows, and the mean of the three is the score.
+look is measured in its own spread over the fitted rows, and a row is as odd as it looks from its worst
+side.
 """
 
 from dataclasses import dataclass
@@ -40,7 +41,7 @@ class Views:
 
     def score(self, x: Array) -> Array:
         """How normal each row is: about zero amid the fitted rows, negative for odd ones."""
-        score: Array = ((_looks(self.table, x) - self.middle) / self.spread).mean(1)
+        score: Array = ((_looks(self.table, x) - self.middle) / self.spread).min(1)
         return score
 
 
