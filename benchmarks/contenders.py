@@ -17,8 +17,10 @@ import torch
 from textbook import SCORED, TextbookAEM, TextbookTraining
 from torch import Tensor, nn
 
+from aem import kernels
 from aem.config import ModelConfig, TrainConfig
 from aem.model import AEM
+from aem.nn.energy import EnergyNetwork
 from aem.normalizers import Quadrature
 from aem.training.batches import Batches
 from aem.training.descent import Descent
@@ -158,6 +160,18 @@ class Ours:
         }
 
 
+class Compiled(Ours):
+    """Ours with its hand-written kernels off and both networks left to torch.compile."""
+
+    def step(self, *, proposal_only: bool = False) -> Callable[[], object]:
+        """The same step; what decides between kernel and twin is told there is no kernel."""
+        kernels.TRITON = False
+        EnergyNetwork._fuses_on_processor = lambda *_: False  # type: ignore[method-assign]
+        self.model.arnn.compile()
+        self.model.energy.compile()
+        return super().step(proposal_only=proposal_only)
+
+
 class Textbook:
     """`benchmarks/textbook.py`."""
 
@@ -242,6 +256,7 @@ CONTENDERS: dict[str, Callable[[Shape, torch.device], Contender]] = {
     "ours Fourier": lambda shape, device: Ours(
         dataclasses.replace(shape, frequencies=ModelConfig.frequencies), device
     ),
+    "ours torch.compile": Compiled,  # for the step, in a process of its own: it turns kernels off
 }
 
 

@@ -11,6 +11,7 @@ import torch
 
 from aem.io import write_json
 from aem.model import AEM
+from aem.plots import new_figure, save_figure
 from aem.provenance import provenance
 from aem.tabular.config import TableConfig, table_experiment
 from aem.tabular.run import load_table
@@ -32,6 +33,22 @@ def curve(config: TableConfig, seed: int) -> dict[str, Any]:
         "steps": [entry["step"] for entry in progress.history],
         "validation": [entry["validation_log_prob"] for entry in progress.history],
     }
+
+
+def draw(runs: list[dict[str, Any]], path: Path) -> None:
+    """The curves, as a picture."""
+    figure, (axes,) = new_figure(6.4, 3.6, 1, 1)
+    styles = {"bfloat16": ("tab:blue", "-"), "float32": ("tab:orange", "--")}
+    for run in runs:
+        colour, line = styles[run["precision"]]
+        label = run["precision"] if run["seed"] == 0 else None
+        axes.plot(run["steps"], run["validation"], line, color=colour, label=label)
+    axes.set_xlabel("step")
+    axes.set_ylabel("validation log-likelihood, nats")
+    axes.set_title("POWER: mixed precision and float32, step by step")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    save_figure(figure, path)
 
 
 def main() -> None:
@@ -63,6 +80,7 @@ def main() -> None:
                     "runs": runs,
                 },
             )
+    draw(runs, arguments.out.with_suffix(".png"))
 
 
 if __name__ == "__main__":

@@ -55,3 +55,6 @@ LATER: Final = (
     Published("TraDE", {"POWER": (0.73, None), "BSDS300": (160.01, None)}),
     Published("DiffFlow", {"POWER": (1.04, None)}),
 )
+
+# Milliseconds of a training step of the authors' public code on one H200, by shape (`docs/speed.md`).
+AUTHORS_STEP_MS: Final = {"plane": 14.5, "POWER": 11.4, "HEPMASS": 12.3, "BSDS300": 22.4}

@@ -118,6 +118,10 @@ def fit(
         started, saved = time.monotonic() - progress.seconds, time.monotonic()
 
         def save() -> None:
+            # A finite loss may have had a gradient that was not: never save what it left.
+            if not descent.finite():
+                what = "the weights stopped being finite"
+                raise AemError(_explosion(what, progress.step, checkpoint, config))
             if checkpoint is not None:
                 progress.seconds = time.monotonic() - started
                 save_checkpoint(checkpoint, model, average, descent, config, progress)
@@ -142,15 +146,11 @@ def fit(
                     seconds = time.monotonic() - started
                     _record(progress, average, score, proposal, value, seconds)
                     reporter.validation(step, score, proposal, seconds)
-                if (step % look_every == 0 or validate) and (
-                    time.monotonic() - saved > config.checkpoint_seconds or step == config.steps
-                ):
-                    # A finite loss may have had a gradient that was not: never save what it left.
-                    if not descent.finite():
-                        what = "the weights stopped being finite"
-                        raise AemError(_explosion(what, step, checkpoint, config))
+                late = time.monotonic() - saved > config.checkpoint_seconds
+                if late and (step % look_every == 0 or validate):
                     save()
                     saved = time.monotonic()
+            save()
         except KeyboardInterrupt:
             # In the middle of a step the state is no step's: what counts is the last checkpoint.
             where = "" if folder is None else f"; run the same command again to go on from {folder}"
