@@ -129,3 +129,21 @@ def test_outliers_that_stand_together_are_left_out() -> None:
     kept = central_rows(x, 0.1)
     assert kept.sum() == 288
     assert not kept[300:].any()
+
+
+def test_columns_by_themselves_and_blurred(joint: JointMixture) -> None:
+    # Both are known of the Gaussians one by one.
+    z = np.random.default_rng(1).normal(size=(6, D))
+    weights = np.exp(joint.log_weights)
+    covariances = joint.factors @ joint.factors.transpose(0, 2, 1)
+    parts = list(zip(weights, joint.means, covariances, strict=True))
+    for d in range(D):
+        alone = sum(w * multivariate_normal(m[d], c[d, d]).pdf(z[:, d]) for w, m, c in parts)
+        np.testing.assert_allclose(joint.by_column(z)[:, d], np.log(alone), rtol=1e-9)
+    noisy = sum(w * multivariate_normal(m, c + 0.25 * np.eye(D)).pdf(z) for w, m, c in parts)
+    np.testing.assert_allclose(joint.blurred(0.5).log_prob(z), np.log(noisy), rtol=1e-9)
+    np.testing.assert_allclose(
+        anchored(joint).head.joint().log_prob(z),  # type: ignore[operator]
+        joint.log_prob(z),
+        rtol=1e-5,
+    )

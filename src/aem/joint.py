@@ -64,7 +64,8 @@ class JointMixture:
         """The distribution of rows with normal noise added to every column."""
         covariances = self.factors @ self.factors.transpose(0, 2, 1)
         covariances += deviation**2 * np.eye(self.means.shape[1])
-        return JointMixture(self.log_weights, self.means, np.linalg.cholesky(covariances))
+        factors: Array = np.linalg.cholesky(covariances).astype(np.float64)
+        return JointMixture(self.log_weights, self.means, factors)
 
     def responsibilities(self, z: Array) -> tuple[Array, float]:
         """How much of each row is each component's, and the rows' mean log density."""
