@@ -11,7 +11,6 @@ from aem.vae.images import Images
 from aem.vae.latent import LatentModel
 from aem.vae.networks import ConvolutionalVae
 from aem.vae.steps import EagerStep
-from aem.vae.warp import warp
 
 
 def test_a_pixel_is_one_as_often_as_it_is_bright() -> None:
@@ -41,12 +40,3 @@ def test_every_epoch_sees_other_pixels(images: Images, vae: ConvolutionalVae) ->
     assert not torch.equal(one, two)
     certain = (images.train[:8, None] == 0) | (images.train[:8, None] == 255)
     assert torch.equal(one[certain], two[certain]), "only doubtful pixels change"
-
-
-def test_a_warp_moves_little_and_keeps_probabilities(images: Images) -> None:
-    grey = grey_levels(images.train[:, None])
-    moved = warp(grey, rotation=10.0, zoom=0.1)
-    assert 0 <= float(moved.min()) <= float(moved.max()) <= 1
-    assert not torch.allclose(moved, grey, atol=0.05)
-    assert torch.allclose(moved.sum((1, 2, 3)), grey.sum((1, 2, 3)), rtol=0.3)
-    torch.testing.assert_close(warp(grey, rotation=0.0, zoom=0.0), grey, atol=1e-4, rtol=0.0)

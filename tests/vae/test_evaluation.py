@@ -44,7 +44,8 @@ def two_images_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def scored(vae: ConvolutionalVae, images: Images, prior: AEM, folder: Path) -> dict[str, Any]:
     evaluation = Evaluation(vae, images, CONFIG, folder)
-    evaluation.all_priors(prior)
+    evaluation.trained_priors()
+    evaluation.fitted_priors(prior)
     return evaluation.records
 
 
@@ -143,7 +144,8 @@ def test_time_can_run_out(
 ) -> None:
     config = EvaluationConfig(**{**CONFIG.__dict__, "seconds": 1e-9})
     evaluation = Evaluation(vae, images, config, tmp_path)
-    evaluation.all_priors(prior)
+    evaluation.trained_priors()
+    evaluation.fitted_priors(prior)
     record = evaluation.records["importance"]
     assert record["images"] == 2, "one block, of whole images"
     assert abs(record["log_prob_whole_split"] - evaluation.records["proposal"]["log_prob"]) < 5

@@ -54,6 +54,18 @@ def test_more_blocks_change_depth_and_not_shapes() -> None:
     assert vae.logits(torch.zeros(1, 5)).shape == (1, 1, 28, 28)
 
 
+def test_a_decoder_may_have_its_blocks_before_it_grows() -> None:
+    vae = ConvolutionalVae(NetworkConfig(channels=4, decoder="before"))
+    assert resolutions(vae.decoder, torch.zeros(2, 32)) == [
+        (32, 4, 4),
+        (16, 7, 7),
+        (16, 7, 7),
+        (8, 14, 14),
+        (8, 14, 14),
+        (4, 28, 28),
+    ]
+
+
 def test_likelihood_is_bernoulli(vae: ConvolutionalVae) -> None:
     x = binarise(torch.full((2, 1, 28, 28), 0.3))
     z = torch.randn(2, 4, 3)

@@ -14,8 +14,10 @@ import torch
 
 from aem.cli import main
 from aem.data import registry
+from aem.errors import AemError
 from aem.vae import load_prior, load_vae
 from aem.vae.config import DataConfig, vae_experiment
+from aem.vae.files import compact_checkpoint, load_stage
 from aem.vae.images import Images, load_images
 from aem.vae.table import PUBLISHED
 
@@ -139,13 +141,75 @@ def test_saved_files_are_scored_again_elsewhere(
 
 
 @pytest.mark.usefixtures("made_up")
+def test_an_unfinished_run_goes_on_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From compact checkpoints: as they are, or from where they stopped."""
+    few = [f"evaluation.{name}_images=0" for name in ("quadrature", "importance", "kde")]
+    first, again, onward = (tmp_path / name for name in ("first", "again", "onward"))
+    assert run(monkeypatch, first, *TINY, *JOINT, *few) == 0
+    files = []
+    for stage in ("stage_one", "joint"):
+        whole, small = first / stage / "checkpoint.safetensors", tmp_path / f"{stage}.safetensors"
+        compact_checkpoint(whole, small)
+        assert small.stat().st_size < whole.stat().st_size / 4
+        files.append(f"{stage}.file='{small}'")
+
+    assert run(monkeypatch, again, *TINY, *JOINT, *few, *files) == 0
+    assert not (again / "stage_one").exists()
+    assert numbers(again) == pytest.approx(numbers(first), abs=0.5)  # float16, few samples
+    went_on = ("joint.start=3", "vae.dropout=0.3")
+    assert run(monkeypatch, onward, *TINY, *JOINT, *few, *files, *went_on) == 0
+    assert numbers(onward)["gaussian"] == numbers(again)["gaussian"]
+    assert numbers(onward)["joint"] != numbers(again)["joint"]
+    assert load_stage(onward / "joint" / "checkpoint.safetensors").prior is not None
+    capsys.readouterr()
+
+    wrong = tmp_path / "wrong"
+    swapped = [
+        f"{stage}.file={file.partition('=')[2]}"
+        for stage, file in zip(("joint", "stage_one"), files, strict=True)
+    ]
+    for values, culprit in (
+        ([swapped[1]], "of a joint stage"),
+        ([files[0], swapped[0]], "of a stage one"),
+        ([files[1]], "stage_one.file"),
+        (["stage_one.start=3"], "start needs a file"),
+        ([*files, "joint.start=6"], "less than steps"),
+        ([*files, "model.hidden=24"], "hidden=16"),
+        ([*files, "vae.channels=3"], "channels=2"),
+    ):
+        assert run(monkeypatch, wrong, *TINY, *JOINT, *values) == 2
+        error = capsys.readouterr().err
+        assert culprit in error
+        assert len(error.strip().splitlines()) == 1
+        assert not wrong.exists(), "nothing half-written"
+
+
+@pytest.mark.usefixtures("made_up")
+def test_scores_are_there_before_the_prior_is_fitted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run stopped in stage two has told what it knows."""
+
+    def stopped(*_: object) -> None:
+        raise AemError("stopped")
+
+    monkeypatch.setattr("aem.vae.run.Experiment.stage_two", stopped)
+    assert run(monkeypatch, tmp_path / "run", *TINY, *JOINT) == 2
+    assert set(numbers(tmp_path / "run")) == {"gaussian", "joint"}
+    assert "trained jointly" in (tmp_path / "run" / "table.md").read_text()
+
+
+@pytest.mark.usefixtures("made_up")
 def test_a_folder_of_other_data_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Checkpoints know how they were trained, not on what."""
     out = tmp_path / "out"
     assert run(monkeypatch, out, *TINY) == 0
-    for value in ("data.train_images=20", "prior.draws=3", "prior.resample=2"):
+    changes = ("data.train_images=20", "augment.shift=0.1", "prior.draws=3", "prior.resample=2")
+    for value in changes:
         capsys.readouterr()
         assert run(monkeypatch, out, *TINY, value) == 2
         key, _, asked = value.partition("=")

@@ -60,7 +60,7 @@ def test_a_killed_run_ends_as_if_it_had_not_been(
 ) -> None:
     config = STAGE
     if joint:
-        config = replace(STAGE, samples=2, beta=1.0, prior_warmup=2, rotation=5.0)
+        config = replace(STAGE, samples=2, beta=1.0, prior_warmup=2, augment=1.0)
     whole = fresh(network, prior=joint)
     train_stage(whole, images, config, quiet=True)
 
@@ -96,6 +96,18 @@ def test_a_checkpoint_of_other_settings_is_refused(
         train_stage(fresh(other), images, config, folder=tmp_path, quiet=True)
 
 
+def test_a_stage_may_begin_in_its_middle(network: NetworkConfig, images: Images) -> None:
+    """With the rates of the steps it takes, from the weights it is given."""
+    model = fresh(network)
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    progress = train_stage(model, images, replace(STAGE, start=6), quiet=True)
+    assert [h["step"] for h in progress.history] == [8]
+    largest = max(
+        float((value - before[name]).abs().max()) for name, value in model.state_dict().items()
+    )
+    assert 0 < largest < STAGE.learning_rate, "the last two of eight steps are small ones"
+
+
 def test_a_run_that_stopped_early_is_finished(
     network: NetworkConfig, images: Images, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,7 +132,7 @@ def test_an_explosion_is_told(network: NetworkConfig, images: Images) -> None:
 
 
 def test_phases_follow_the_settings() -> None:
-    config = StageConfig(steps=10, prior_warmup=2, zoom=0.1, warp_until=0.5)
+    config = StageConfig(steps=10, prior_warmup=2, augment=1.0, augment_until=0.5)
     assert [phase_of(step, config) for step in (0, 1, 2, 4, 5, 9)] == [
         Phase(True, True),
         Phase(True, True),
@@ -203,10 +215,17 @@ def test_a_captured_step_trains_as_an_eager_one(images: Images, compiled: bool) 
 def test_a_captured_joint_stage_warms_up_stops_and_goes_on(
     images: Images, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two graphs, dropout, an importance-weighted bound and clipping, in bfloat16, killed once."""
+    """Three graphs, dropout, deformed images, a bound of several samples, bfloat16, killed once."""
     network = NetworkConfig(latents=3, channels=4, dropout=0.1, activation="silu")
     config = replace(
-        STAGE, steps=60, samples=4, beta=1.0, prior_warmup=20, clip=200.0, device="cuda"
+        STAGE,
+        steps=60,
+        samples=4,
+        beta=1.0,
+        prior_warmup=20,
+        augment=1.0,
+        clip=200.0,
+        device="cuda",
     )
     model = fresh(network, prior=True)
     before = {k: v.clone() for k, v in model.vae.state_dict().items()}

@@ -16,7 +16,10 @@ class NetworkConfig:
 
     latents: int = 32
     channels: int = 16  # at full resolution; doubled three times on the way down
-    blocks: int = 1  # residual blocks at each resolution above the innermost
+    blocks: int = 1  # residual blocks at each resolution
+    # Where the decoder has them: before each doubling of the resolution, or after it, as the encoder
+    # backwards has them. Blocks before are cheaper and have more parameters.
+    decoder: Literal["before", "after"] = "after"
     activation: Literal["relu", "elu", "silu"] = "relu"
     dropout: float = 0.0
 
@@ -39,6 +42,21 @@ class DataConfig:
 
 
 @dataclass(frozen=True)
+class AugmentConfig:
+    """By how much training images are deformed, at a strength of one; stages say at which."""
+
+    shift: float = 0.5  # pixels at most, like the next four in either direction
+    rotation: float = 8.0  # degrees
+    zoom: float = 0.06  # share of the size, width and height on their own
+    shear: float = 0.1
+    elastic: float = 0.5  # pixels, the spread of the displacements that bend an image
+
+    def __post_init__(self) -> None:
+        _not_negative("augment", self, "shift", "rotation", "shear", "elastic")
+        _fraction("augment", self, "zoom")
+
+
+@dataclass(frozen=True)
 class StageConfig:
     """How encoder and decoder are trained.
 
@@ -53,9 +71,9 @@ class StageConfig:
     beta_warmup: int = 0  # steps in which it rises from zero
     free_bits: float = 0.0  # nats a latent that cost nothing; Gaussian prior and one sample only
     prior_warmup: int = 0  # steps that train a learnt prior alone
-    rotation: float = 0.0  # training images are turned by up to so many degrees …
-    zoom: float = 0.0  # … and scaled by up to this share,
-    warp_until: float = 0.8  # until this share of the steps; the rest sees the images as they are
+    augment: float = 0.0  # training images are deformed as [augment] says times this at first, …
+    augment_end: float = 0.0  # … and times this at the end,
+    augment_until: float = 0.8  # from this share of the steps on; it changes from half of it on
     averaging: float = 0.0  # decay of the weight average; 0 for none
     clip: float = 0.0  # largest gradient norm; 0 for none
     weight_decay: float = 0.0
@@ -68,16 +86,17 @@ class StageConfig:
         False  # residual blocks through torch.compile: a wait at first, then faster steps
     )
     checkpoint_seconds: float = 30.0
-    file: str = ""  # a trained one to go on from instead
+    file: str = ""  # a trained one instead, or to go on from
+    start: int = 0  # the first step, for a stage that goes on from a file
 
     def __post_init__(self) -> None:
         _not_negative("stage", self, "steps", "beta", "beta_warmup", "free_bits", "prior_warmup")
-        _not_negative("stage", self, "rotation", "clip", "weight_decay", "patience", "seed")
-        _not_negative("stage", self, "checkpoint_seconds")
+        _not_negative("stage", self, "augment", "augment_end", "clip", "weight_decay", "patience")
+        _not_negative("stage", self, "seed", "checkpoint_seconds", "start")
         _positive("stage", self, "batch_size", "learning_rate", "samples", "validate_every")
-        _fraction("stage", self, "averaging", "zoom")
-        if not 0 <= self.warp_until <= 1:
-            raise AemError(f"stage: warp_until must lie in [0, 1], not {self.warp_until}")
+        _fraction("stage", self, "averaging")
+        if not 0 < self.augment_until <= 1:
+            raise AemError(f"stage: augment_until must lie in (0, 1], not {self.augment_until}")
         if self.free_bits and self.samples > 1:
             raise AemError("stage: free_bits needs samples = 1, the bound whose KL is known")
 
@@ -133,6 +152,7 @@ class VaeConfig:
 
     vae: NetworkConfig = field(default_factory=NetworkConfig)
     data: DataConfig = field(default_factory=DataConfig)
+    augment: AugmentConfig = field(default_factory=AugmentConfig)
     stage_one: StageConfig = field(default_factory=StageConfig)
     joint: StageConfig = field(default_factory=lambda: StageConfig(steps=0, beta=1.0))
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -145,8 +165,16 @@ class VaeConfig:
             raise AemError("stage_one: steps must be positive, or file must name a trained one")
         if self.joint.free_bits:
             raise AemError("joint: free_bits needs the Gaussian prior, whose KL is known")
-        if self.joint.file:
-            raise AemError("joint: a file to go on from belongs into stage_one")
+        if self.joint.file and not self.stage_one.file:
+            raise AemError(
+                "joint: a file needs stage_one.file too, for the Gaussian prior's scores"
+            )
+        for name in ("stage_one", "joint"):
+            stage = getattr(self, name)
+            if stage.start and not stage.file:
+                raise AemError(f"{name}: start needs a file to go on from")
+            if stage.start and stage.start >= stage.steps:
+                raise AemError(f"{name}: start must be less than steps, {stage.steps}")
 
 
 def vae_experiment(

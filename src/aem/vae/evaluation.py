@@ -263,25 +263,24 @@ class Evaluation:
         self.records[name] = {**summary(bounds, self.baseline), **about}
         self.finished(self.records)
 
-    def all_priors(
-        self,
-        model: AEM,
-        *,
-        joint: AEM | None = None,
-        stage_one: ConvolutionalVae | None = None,
+    def trained_priors(
+        self, *, joint: AEM | None = None, stage_one: ConvolutionalVae | None = None
     ) -> None:
-        """The Gaussian, the proposal, and the AEM in its three forms.
+        """The priors encoder and decoder were trained with, known before an AEM is fitted.
 
-        After a joint stage also the prior trained there; the Gaussian then belongs to the encoder and
-        decoder that were trained with it, those of stage one.
+        After a joint stage the Gaussian belongs to the encoder and decoder that were trained with it,
+        those of stage one.
         """
-        config, kind = self.config, self.device.type
         self.quick(
             "gaussian", standard_normal, None if stage_one is None else self._draw(stage_one)
         )
-        self.baseline = self.quick(BASELINE, proposal_prior(model))
         if joint is not None:
             self.quick("joint", proposal_prior(joint))
+
+    def fitted_priors(self, model: AEM) -> None:
+        """The proposal, and the AEM in its three forms."""
+        config, kind = self.config, self.device.type
+        self.baseline = self.quick(BASELINE, proposal_prior(model))
         if config.quadrature_images:
             settings = Quadrature(tolerance=config.tolerance, memory=QUADRATURE_MEMORY[kind])
             exact = quadrature_prior(model, settings)

@@ -40,7 +40,7 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Latents → Bernoulli logits of the pixels: the encoder's blocks in the opposite order."""
+    """Latents → Bernoulli logits of the pixels."""
 
     def __init__(self, config: NetworkConfig) -> None:
         super().__init__()
@@ -51,9 +51,12 @@ class Decoder(nn.Module):
         self.project = nn.Linear(config.latents, channels * SIZES[-1] ** 2)
         layers: list[ConvBlock] = []
         for size, target in zip(SIZES[:0:-1], SIZES[-2::-1], strict=True):
+            before = config.blocks if config.decoder == "before" else 0
+            layers.extend(same(channels, activation, dropout) for _ in range(before))
             layers.append(up(channels, size, target, activation, dropout))
             channels //= 2
-            layers.extend(same(channels, activation, dropout) for _ in range(config.blocks))
+            after = config.blocks - before
+            layers.extend(same(channels, activation, dropout) for _ in range(after))
         self.blocks = Stack(*layers)
         self.pixels = nn.Conv2d(channels, 1, 1)
 

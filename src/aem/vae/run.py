@@ -6,7 +6,7 @@ settings of [evaluation] alone.
 """
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,18 @@ from aem.reproduce import check_writable, training_summary
 from aem.training.checkpoint import Progress
 from aem.training.loop import choose_device, fit
 from aem.vae.binarise import fixed_binarisation
-from aem.vae.config import VaeConfig
+from aem.vae.config import StageConfig, VaeConfig
 from aem.vae.evaluation import TEST_SEED, Evaluation
 from aem.vae.figure import figure_six, sample_images
-from aem.vae.files import digest, load_prior, load_vae, save_prior, save_vae
+from aem.vae.files import (
+    digest,
+    is_checkpoint,
+    load_prior,
+    load_stage,
+    load_vae,
+    save_prior,
+    save_vae,
+)
 from aem.vae.images import Images, load_images
 from aem.vae.latent import LatentModel
 from aem.vae.latents import Sampler, aggregate_posterior, draw_table
@@ -73,31 +81,78 @@ class Experiment:
         }
 
     def stage_one(self, images: Images) -> ConvolutionalVae:
-        """Encoder and decoder under the Gaussian prior, trained or read from a file."""
+        """Encoder and decoder under the Gaussian prior, trained, read from a file, or both."""
         config = self.config.stage_one
         if config.file:
-            vae = load_vae(config.file, self.device)
-            if vae.config != self.config.vae:
-                raise AemError(
-                    f"{config.file} has the network {vae.config}, [vae] asks for {self.config.vae}"
-                )
-            return vae
-        torch.manual_seed(config.seed)
-        vae = ConvolutionalVae(self.config.vae)
-        progress = train_stage(
-            LatentModel(vae), images, config, folder=self.folder / "stage_one", quiet=self.quiet
-        )
-        self.remember("stage_one", progress)
+            vae = self.read_vae(config.file)
+            if not config.start:
+                return vae
+        else:
+            torch.manual_seed(config.seed)
+            vae = ConvolutionalVae(self.config.vae)
+        self.train("stage_one", LatentModel(vae), images, config)
         return vae
 
-    def check_files(self, images: Images) -> None:
+    def train(self, stage: str, model: LatentModel, images: Images, config: StageConfig) -> None:
+        """Train in a folder of the stage's name and remember how it went."""
+        progress = train_stage(
+            model,
+            images,
+            config,
+            augment=self.config.augment,
+            folder=self.folder / stage,
+            quiet=self.quiet,
+        )
+        self.remember(stage, progress)
+
+    def read_vae(self, file: str) -> ConvolutionalVae:
+        """Encoder and decoder of stage one, from a saved model or a checkpoint."""
+        if not is_checkpoint(file):
+            return self.adopt_vae(load_vae(file), file)
+        model = load_stage(file)
+        if model.prior is not None:
+            raise AemError(f"{file} is the checkpoint of a joint stage, not of a stage one")
+        return self.adopt_vae(model.vae, file)
+
+    def read_joint(self, file: str) -> tuple[ConvolutionalVae, AEM]:
+        """Encoder, decoder and prior of a joint stage's checkpoint."""
+        model = load_stage(file)
+        if model.prior is None:
+            raise AemError(f"{file} is the checkpoint of a stage one, not of a joint stage")
+        found, asked = model.prior.config, self.config.model
+        asked = replace(asked, features=self.config.vae.latents)
+        if asked != replace(found, dropout=asked.dropout, energy_dropout=asked.energy_dropout):
+            raise AemError(f"{file} has the prior {found}, [model] asks for {asked}")
+        prior = AEM(asked)
+        prior.load_state_dict(model.prior.state_dict())
+        return self.adopt_vae(model.vae, file), prior.to(self.device)
+
+    def adopt_vae(self, found: ConvolutionalVae, file: str) -> ConvolutionalVae:
+        """The same weights with this run's dropout; a network of other shapes is refused."""
+        asked = self.config.vae
+        if replace(found.config, dropout=asked.dropout) != asked:
+            raise AemError(f"{file} has the network {found.config}, [vae] asks for {asked}")
+        vae = ConvolutionalVae(asked)
+        vae.load_state_dict(found.state_dict())
+        return vae.to(self.device).eval()
+
+    def check_files(self) -> None:
         """Refuse files that do not fit each other before anything is written."""
-        for section, stage in (("data", "stage_one"), ("prior", "stage_two")):
+        for section, stage in (
+            ("data", "stage_one"),
+            ("augment", "stage_one"),
+            ("prior", "stage_two"),
+        ):
             self.check_section(section, stage)
-        if self.config.stage_one.file:
-            vae = self.stage_one(images)
-            if self.config.prior.file and not self.config.joint.steps:
-                load_prior(self.config.prior.file, vae)
+        first, joint = self.config.stage_one, self.config.joint
+        vae = self.read_vae(first.file) if first.file else None
+        if joint.file:
+            vae, _ = self.read_joint(joint.file)
+        if vae is None or not self.config.prior.file:
+            return
+        if (first.start if not joint.file else joint.start) or (joint.steps and not joint.file):
+            return  # to be trained on: what the prior belongs to is not known yet
+        load_prior(self.config.prior.file, vae)
 
     def check_section(self, section: str, stage: str) -> None:
         """Refuse to go on with a stage of other data: its checkpoint knows its own settings only."""
@@ -112,19 +167,21 @@ class Experiment:
                     f"for {value}; choose another folder or the same settings"
                 )
 
-    def joint(self, vae: ConvolutionalVae, images: Images) -> AEM:
-        """Encoder, decoder and a proposal as their prior, trained together from stage one on."""
-        sampler = aggregate_posterior(vae, images.train)
-        prior = self.fresh_prior(vae, sampler, self.folder / "joint", JOINT_DRAWS)
-        progress = train_stage(
-            LatentModel(vae, prior),
-            images,
-            self.config.joint,
-            folder=self.folder / "joint",
-            quiet=self.quiet,
-        )
-        self.remember("joint", progress)
-        return prior
+    def joint(self, vae: ConvolutionalVae, images: Images) -> tuple[ConvolutionalVae, AEM]:
+        """Encoder, decoder and a proposal as their prior, trained together from stage one on.
+
+        Or from a checkpoint of such a stage; or they are that checkpoint's.
+        """
+        config = self.config.joint
+        if config.file:
+            vae, prior = self.read_joint(config.file)
+            if not config.start:
+                return vae, prior
+        else:
+            sampler = aggregate_posterior(vae, images.train)
+            prior = self.fresh_prior(vae, sampler, self.folder / "joint", JOINT_DRAWS)
+        self.train("joint", LatentModel(vae, prior), images, config)
+        return vae, prior
 
     def fresh_prior(self, vae: ConvolutionalVae, sampler: Sampler, folder: Path, draws: int) -> AEM:
         """A new AEM that fits the latents, or the one this run began with.
@@ -183,19 +240,24 @@ def run_vae(
     """Run all stages; leaves metrics, both models, settings, table and figure in the folder."""
     experiment = Experiment(config, folder, quiet=quiet, report=report)
     images = load_images(config.data)
-    experiment.check_files(images)
+    experiment.check_files()
     check_writable(folder)
     images = images.to(experiment.device)
     write_atomically(folder / "config.toml", to_toml(config).encode())
 
     vae = experiment.stage_one(images)
-    first = copy.deepcopy(vae).eval().requires_grad_(False) if config.joint.steps else None
-    joint = experiment.joint(vae, images) if config.joint.steps else None
+    first: ConvolutionalVae | None = None
+    joint: AEM | None = None
+    if config.joint.steps or config.joint.file:
+        first = copy.deepcopy(vae).eval().requires_grad_(False)
+        vae, joint = experiment.joint(vae, images)
     vae.eval().requires_grad_(False)
     save_vae(vae, folder / "vae.safetensors", preset=preset, digest=digest(vae.state_dict()))
     if joint is not None:
         joint.eval().requires_grad_(False)
         save_prior(joint, vae, folder / "joint_prior.safetensors", preset=preset)
+    results = Results(experiment, preset, vae, images)
+    results.evaluation.trained_priors(joint=joint, stage_one=first)
     prior = experiment.stage_two(vae, images, joint)
     prior.eval().requires_grad_(False)
     save_prior(prior, vae, folder / "prior.safetensors", preset=preset)
@@ -204,39 +266,43 @@ def run_vae(
         sample_images(vae, prior, SHOWN, config.evaluation.seed),
     )
     save_figure(figure, folder / "figure.png")
-    metrics = _evaluate(experiment, preset, vae, images, prior, joint, first)
-    write_atomically(folder / "table.md", table_two(metrics["priors"]).encode())
-    return Run(vae, prior, metrics, folder)
+    results.evaluation.fitted_priors(prior)
+    return Run(vae, prior, results.metrics, folder)
 
 
-def _evaluate(
-    experiment: Experiment,
-    preset: str,
-    vae: ConvolutionalVae,
-    images: Images,
-    prior: AEM,
-    joint: AEM | None,
-    first: ConvolutionalVae | None,
-) -> dict[str, Any]:
-    """All scores; the metrics are written after each of them, for some take long."""
-    config = experiment.config
-    metrics: dict[str, Any] = {
-        "task": "vae",
-        "preset": preset,
-        **provenance(config, config.stage_one.seed, experiment.device),
-        "seconds": round(sum(stage["seconds"] for stage in experiment.history.values()), 2),
-        "stage_one": digest(vae.state_dict()),
-        "train_images": len(images.train),
-        "validation_images": len(images.validation),
-    }
+class Results:
+    """Metrics and table, written after each score, for some take long and runs are stopped."""
 
-    def finished(records: dict[str, Any]) -> None:
-        metrics["priors"] = records
-        metrics["evaluation_seconds"] = round(sum(r["seconds"] for r in records.values()), 2)
-        metrics["training"] = experiment.history
-        write_json(experiment.folder / "metrics.json", metrics)
+    def __init__(
+        self, experiment: Experiment, preset: str, vae: ConvolutionalVae, images: Images
+    ) -> None:
+        config = experiment.config
+        self.experiment = experiment
+        self.metrics: dict[str, Any] = {
+            "task": "vae",
+            "preset": preset,
+            **provenance(config, config.stage_one.seed, experiment.device),
+            "stage_one": digest(vae.state_dict()),
+            "train_images": len(images.train),
+            "validation_images": len(images.validation),
+        }
+        self.evaluation = Evaluation(
+            vae,
+            images,
+            config.evaluation,
+            experiment.folder / "scores",
+            experiment.report,
+            self.write,
+        )
 
-    folder = experiment.folder / "scores"
-    evaluation = Evaluation(vae, images, config.evaluation, folder, experiment.report, finished)
-    evaluation.all_priors(prior, joint=joint, stage_one=first)
-    return metrics
+    def write(self, records: dict[str, Any]) -> None:
+        """Put down what is known so far."""
+        history, folder = self.experiment.history, self.experiment.folder
+        self.metrics |= {
+            "seconds": round(sum(stage["seconds"] for stage in history.values()), 2),
+            "priors": records,
+            "evaluation_seconds": round(sum(r["seconds"] for r in records.values()), 2),
+            "training": history,
+        }
+        write_json(folder / "metrics.json", self.metrics)
+        write_atomically(folder / "table.md", table_two(records).encode())

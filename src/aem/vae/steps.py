@@ -12,7 +12,7 @@ from torch import Tensor
 from aem.training.schedule import averaging_decay, cosine
 from aem.training.steps import descend, set_rate, update_average
 from aem.vae.binarise import binarise, grey_levels
-from aem.vae.config import StageConfig
+from aem.vae.config import AugmentConfig, StageConfig
 from aem.vae.latent import LatentModel
 from aem.vae.objective import negative_bound
 from aem.vae.warp import warp
@@ -27,8 +27,14 @@ class Phase(NamedTuple):
 
 def phase_of(step: int, config: StageConfig) -> Phase:
     """The phase a step belongs to."""
-    warps = bool(config.rotation or config.zoom) and step < config.warp_until * config.steps
-    return Phase(step < config.prior_warmup, warps)
+    return Phase(step < config.prior_warmup, strength_of(step, config) > 0)
+
+
+def strength_of(step: int, config: StageConfig) -> float:
+    """How much a step deforms its images: as at first for a while, then linearly as at the end."""
+    until = config.augment_until * config.steps
+    share = min(max(2 * step / until - 1, 0.0), 1.0)
+    return (1 - share) * config.augment + share * config.augment_end
 
 
 class EagerStep:
@@ -42,14 +48,16 @@ class EagerStep:
         config: StageConfig,
         images: UInt8[Tensor, "N 28 28"],
         *,
+        augment: AugmentConfig | None = None,
         bfloat16: bool = False,
     ) -> None:
+        self.augment = AugmentConfig() if augment is None else augment
         self.model, self.optimiser, self.config = model, optimiser, config
         self.images, self.bfloat16 = images, bfloat16
         self.parameters = list(model.parameters())
         self.averages = [p.detach() for p in average.parameters()]
         # On the device, so that a captured graph sees new values without recapture.
-        self.keep, self.beta = torch.zeros(2, device=images.device).unbind()
+        self.keep, self.beta, self.strength = torch.zeros(3, device=images.device).unbind()
 
     def __call__(self, step: int, indices: Int[Tensor, " B"]) -> Float[Tensor, ""]:
         """Train on one batch."""
@@ -57,17 +65,18 @@ class EagerStep:
         return self.run(indices, phase_of(step, self.config))
 
     def set_schedule(self, step: int) -> None:
-        """Put the step's learning rate, averaging decay and β where `run` finds them."""
+        """Put the numbers that depend on the step where `run` finds them."""
         config = self.config
         set_rate(self.optimiser, cosine(step, config.steps, config.learning_rate))
         self.keep.fill_(averaging_decay(step, config.averaging))
         self.beta.fill_(config.beta * min((step + 1) / (config.beta_warmup + 1), 1.0))
+        self.strength.fill_(strength_of(step, config))
 
     def batch(self, indices: Int[Tensor, " B"], *, warped: bool) -> Float[Tensor, "B 1 28 28"]:
         """The images of a step, binarised afresh."""
         grey = grey_levels(self.images[indices][:, None])
         if warped:
-            grey = warp(grey, rotation=self.config.rotation, zoom=self.config.zoom)
+            grey = warp(grey, self.augment, self.strength)
         return binarise(grey)
 
     def run(self, indices: Int[Tensor, " B"], phase: Phase) -> Float[Tensor, ""]:

@@ -21,7 +21,7 @@ from aem.training.report import Reporter
 from aem.training.steps import Step, make_optimiser
 from aem.vae.binarise import fixed_binarisation
 from aem.vae.bounds import draw_posterior, elbo, importance_bound
-from aem.vae.config import StageConfig
+from aem.vae.config import AugmentConfig, StageConfig
 from aem.vae.images import Images
 from aem.vae.latent import LatentModel
 from aem.vae.networks import ConvolutionalVae
@@ -100,6 +100,7 @@ def train_stage(
     images: Images,
     config: StageConfig,
     *,
+    augment: AugmentConfig | None = None,
     folder: Path | None = None,
     quiet: bool = False,
 ) -> Progress:
@@ -129,12 +130,14 @@ def train_stage(
         ) as reporter,
     ):
         torch.manual_seed(config.seed)
-        progress = Progress()
+        progress = Progress(step=config.start)
         if checkpoint is not None and checkpoint.exists():
             progress = load_checkpoint(checkpoint, model, average, optimiser, config)
             _align(optimiser)
         bfloat16 = use_bfloat16(config.precision, device)
-        eager = EagerStep(model, average, optimiser, config, images.train, bfloat16=bfloat16)
+        eager = EagerStep(
+            model, average, optimiser, config, images.train, augment=augment, bfloat16=bfloat16
+        )
         step_function: Step = GraphStep(eager) if device.type == "cuda" else eager
         batches = Batches(len(images.train), config.batch_size, config.seed, device)
         started, saved = time.monotonic() - progress.seconds, time.monotonic()

@@ -1,6 +1,7 @@
-"""Small rotations and changes of size of training images, against overfitting.
+"""Small random deformations of training images, against overfitting.
 
-Only the training images are ever warped, and only for a first part of the training: what is
+Each image is shifted, turned, scaled, sheared and bent a little, as another hand might have written it.
+Only training images are ever deformed, and less and less of it towards the end of a training: what is
 evaluated is a density of the images as they are.
 """
 
@@ -11,17 +12,40 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
+from aem.vae.config import AugmentConfig
+
+CONTROLS = 5  # points a side whose displacements bend an image
+
 
 def warp(
-    grey: Float[Tensor, "B 1 28 28"], *, rotation: float, zoom: float
+    grey: Float[Tensor, "B 1 28 28"],
+    config: AugmentConfig,
+    strength: Float[Tensor, ""] | float = 1.0,
+    generator: torch.Generator | None = None,
 ) -> Float[Tensor, "B 1 28 28"]:
-    """Turn each image by up to `rotation` degrees and scale it by up to a share `zoom`, at random."""
+    """Deform each image in a way of its own, by as much as `config` says times `strength`."""
+    count, _, height, width = grey.shape
 
-    def uniform(most: float) -> Tensor:
-        return most * (2 * torch.rand(len(grey), device=grey.device) - 1)
+    def uniform(most: float, *more: int) -> Tensor:
+        u = torch.rand(count, *more, device=grey.device, generator=generator)
+        return strength * most * (2 * u - 1)
 
-    angle, size = uniform(math.radians(rotation)), 1 + uniform(zoom)
-    cos, sin, zero = angle.cos() / size, angle.sin() / size, torch.zeros_like(angle)
-    rows = (torch.stack((cos, -sin, zero), -1), torch.stack((sin, cos, zero), -1))
-    grid = F.affine_grid(torch.stack(rows, 1), list(grey.shape), align_corners=False)
-    return F.grid_sample(grey, grid, mode="bilinear", align_corners=False).clamp(0, 1)
+    angle, shear = uniform(math.radians(config.rotation)), uniform(config.shear)
+    sizes, shifts = 1 + uniform(config.zoom, 2), uniform(2 * config.shift / width, 2)
+    bends = torch.randn(count, 2, CONTROLS, CONTROLS, device=grey.device, generator=generator)
+    bends = bends - bends.mean((2, 3), keepdim=True)  # a shift is another matter
+    bends = strength * (2 * config.elastic / width) * bends
+    cos, sin = angle.cos(), angle.sin()
+    # Where a pixel takes its grey level from: turned, sheared, scaled and shifted.
+    rows = torch.stack(
+        (
+            torch.stack((cos / sizes[:, 0], (shear - sin) / sizes[:, 1], shifts[:, 0]), -1),
+            torch.stack((sin / sizes[:, 0], cos / sizes[:, 1], shifts[:, 1]), -1),
+        ),
+        1,
+    )
+    grid = F.affine_grid(rows, list(grey.shape), align_corners=False)
+    field = F.interpolate(bends, (height, width), mode="bicubic", align_corners=True)
+    grid = grid + field.movedim(1, -1)
+    # Bicubic: edges stay as sharp as they were.
+    return F.grid_sample(grey, grid, mode="bicubic", align_corners=False).clamp(0, 1)
