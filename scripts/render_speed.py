@@ -121,7 +121,8 @@ def precision_table() -> str:
     rows = [[f"{steps[i]:,}", *(f"{run['validation'][i]:.4f}" for run in runs)] for i in chosen]
     rows.append(["seconds", *(f"{run['seconds']:.0f}" for run in runs)])
     about = f"\n`{record['command']}`, {record['device']}, commit {record['commit']}.\n"
-    return markdown(header, rows) + about
+    picture = "![Validation curves of POWER in both precisions](../results/precision/power.png)\n\n"
+    return picture + markdown(header, rows) + about
 
 
 TABLES: dict[str, Callable[[], str]] = {

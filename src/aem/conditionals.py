@@ -45,6 +45,7 @@ class Conditionals:
     frequencies: Float[Tensor, "*#B F"]
     energy: EnergyNetwork
     form: EnergyForm
+    single: bool = False  # energies in float32, where a kernel for that is at hand
 
     def network(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
         """f, what the energy network says at each node."""
@@ -54,6 +55,8 @@ class Conditionals:
             else min(LITERAL_REACH, torch.finfo(x.dtype).max ** 0.25)
         )
         x = x.clamp(-reach, reach)
+        if self.single and self.energy.fuses_in_single(x):
+            return self.energy.in_single(x, self.frequencies, self.projected)
         return self.energy.at(x, self.frequencies, self.projected).to(x.dtype)
 
     def negative_energy(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
@@ -88,6 +91,7 @@ class Conditionals:
             self.frequencies[index],
             self.energy,
             self.form,
+            self.single,
         )
 
     def double(self) -> "Conditionals":
@@ -100,6 +104,7 @@ class Conditionals:
             self.frequencies.double(),
             copy.deepcopy(self.energy).double(),
             self.form,
+            self.single,
         )
 
     def flatten(self) -> "Conditionals":
@@ -112,6 +117,7 @@ class Conditionals:
             frequencies.flatten(0, -2),  # not reshape(-1, …): there may be no frequencies
             self.energy,
             self.form,
+            self.single,
         )
 
 

@@ -133,3 +133,25 @@ def test_dropout_masks_are_as_random_as_they_should_be() -> None:
     assert float(per_column.std()) < 1.3 * 0.4 / 4000**0.5
     other = dropout_mask(4000, 128, 4, 0.2, 12346)[0].double() - 0.8
     assert abs(float((centred[0] * other).mean())) < 4 * 2 * noise
+
+
+@pytest.mark.parametrize(
+    ("hidden", "blocks", "frequencies", "activation"),
+    [(128, 4, 8, "relu"), (64, 1, 0, "relu"), (32, 2, 3, "tanh")],
+)
+def test_in_single_precision_it_agrees_to_seven_digits(
+    hidden: int, blocks: int, frequencies: int, activation: str
+) -> None:
+    """Scores and samples: float64 nodes, phases of a thousand turns, float32 energies."""
+    net = network(hidden, blocks, frequencies, activation).to(DEVICE).double()
+    conditionals, nodes = 37, 5
+    x = torch.randn(conditionals, nodes, device=DEVICE, dtype=torch.float64)
+    omega = 2.0**13 * torch.rand(conditionals, frequencies, device=DEVICE, dtype=torch.float64)
+    projected = torch.randn(conditionals, hidden, device=DEVICE, dtype=torch.float64)
+    found = net.in_single(x, omega, projected)
+    expected = net(fourier_features(x, omega[:, None, :]), projected)
+    assert found.dtype == torch.float64
+    torch.testing.assert_close(found, expected, rtol=0, atol=3e-6)
+    # A row's number does not depend on the rows around it.
+    alone = net.in_single(x[20:21], omega[20:21], projected[20:21])
+    assert torch.equal(alone, found[20:21])

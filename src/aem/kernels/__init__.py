@@ -30,6 +30,13 @@ def fuses_energy(x: Tensor, hidden: int, blocks: int) -> bool:
     return in_mixed_precision(x) and usual and not x.requires_grad
 
 
+def fuses_inference(x: Tensor, hidden: int, blocks: int) -> bool:
+    """Whether the energy network's kernel in float32 takes this: scores and samples, no gradient."""
+    narrow = hidden in WIDTHS and hidden < 256 and blocks > 0
+    plain = not torch.is_grad_enabled() and not torch.is_autocast_enabled("cuda")
+    return TRITON and x.is_cuda and x.numel() > 0 and narrow and plain
+
+
 def fuses_mixture(x: Tensor, components: int, nodes: int) -> bool:
     """Whether the mixture's kernels take this."""
     small = 1 < components <= MOST_COMPONENTS and 1 < nodes <= MOST_NODES

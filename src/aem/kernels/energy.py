@@ -52,6 +52,7 @@ class Launch:
 
 # Measured, not derived.
 FORWARD = {32: Launch(128, 4, 2), 64: Launch(128, 8, 2), 128: Launch(128, 8, 2)}
+SINGLE = {32: Launch(64, 4, 1), 64: Launch(64, 4, 1), 128: Launch(64, 4, 1)}  # in float32
 PIECES = {32: 1, 64: 1, 128: 2}  # that the inner layer of a block is taken in, forward
 BACKWARD = {32: Launch(64, 4, 3), 64: Launch(64, 4, 3), 128: Launch(32, 8, 3)}
 TOP = Launch(32, 4, programs=4 * PROGRAMS)
@@ -65,8 +66,11 @@ def _waves(x, frequency_ptr, place, F, PADDED: tl.constexpr):  # type: ignore[no
     omega = tl.load(
         frequency_ptr + place[:, None] * F + f[None, :], mask=(f < F)[None, :], other=0.0
     )
-    amplitude = tl.rsqrt(tl.maximum(omega * 0.3183098861837907, 1.0))
+    amplitude = tl.rsqrt(tl.maximum(omega.to(tl.float32) * 0.3183098861837907, 1.0))
     phase = x[:, None] * omega
+    if phase.dtype == tl.float64:
+        # A high frequency leaves few digits of the phase after the turns are taken off.
+        phase = (phase - tl.floor(phase * 0.15915494309189535) * 6.283185307179586).to(tl.float32)
     return amplitude * tl.sin(phase), amplitude * tl.cos(phase)
 
 
@@ -92,8 +96,8 @@ def _energy_forward(  # type: ignore[no-untyped-def]
         projected_ptr + conditional[:, None] * H + columns[None, :], mask=inside[:, None], other=0.0
     ).to(tl.float32)
     E = 1 + 2 * F
-    h += x[:, None] * tl.load(value_ptr + columns * E)[None, :]
-    h += tl.load(first_bias_ptr + columns)[None, :]
+    h += x.to(tl.float32)[:, None] * tl.load(value_ptr + columns * E).to(tl.float32)[None, :]
+    h += tl.load(first_bias_ptr + columns).to(tl.float32)[None, :]
     if PADDED > 0:
         sines, cosines = _waves(x, frequency_ptr, conditional % PERIOD, F, PADDED)
         f = tl.arange(0, PADDED)
@@ -119,7 +123,7 @@ def _energy_forward(  # type: ignore[no-untyped-def]
             inner = matrix_ptr + 2 * k * STRIDE
             first = tl.load(inner + units[:, None] * H + columns[None, :])
             t = dot(a, tl.trans(first), tl.zeros((ROWS, WIDTH), tl.float32))
-            t += tl.load(bias_ptr + 2 * k * STRIDE + H * H + units)[None, :]
+            t += tl.load(bias_ptr + 2 * k * STRIDE + H * H + units).to(tl.float32)[None, :]
             u = activate(t, TANH)
             if DROPOUT:
                 u = dropped(u, hashed, tl.load(multiplier_ptr + k * H + units), threshold, scale)
@@ -129,12 +133,13 @@ def _energy_forward(  # type: ignore[no-untyped-def]
                 tl.store(saved_here + (2 * k + 1) * LAYER + local, u)
             second = tl.load(inner + STRIDE + columns[:, None] * H + units[None, :])
             h = dot(u, tl.trans(second), h)
-        h += tl.load(bias_ptr + (2 * k + 1) * STRIDE + H * H + columns)[None, :]
+        bias = tl.load(bias_ptr + (2 * k + 1) * STRIDE + H * H + columns).to(tl.float32)
+        h += bias[None, :]
     a = activate(h, TANH)
     if SAVE:
         tl.store(saved_here + 2 * BLOCKS * LAYER + here, a.to(KIND))
-    f_out = tl.sum(a * tl.load(final_ptr + columns)[None, :], 1) + tl.load(final_bias_ptr)
-    tl.store(out_ptr + rows, f_out, mask=inside)
+    f_out = tl.sum(a * tl.load(final_ptr + columns).to(tl.float32)[None, :], 1)
+    tl.store(out_ptr + rows, f_out + tl.load(final_bias_ptr).to(tl.float32), mask=inside)
 
 
 @triton.jit
@@ -365,7 +370,9 @@ def _narrow_forward(
 ) -> Tensor:
     """All blocks in one launch."""
     _, whole, hidden = saved.shape
-    launch, layer = FORWARD[hidden], hidden * hidden + hidden
+    kind = memory.half.dtype
+    launch = (FORWARD if kind == torch.bfloat16 else SINGLE)[hidden]
+    layer = hidden * hidden + hidden
     count = len(memory.half) // (2 * layer)
     out = torch.empty_like(x, dtype=torch.float32)
     _energy_forward[(whole // launch.rows,)](
@@ -474,3 +481,30 @@ def _wide_backward(
     )  # fmt: skip
     sum_parts(parts, memory.gradients)
     return behind[-1]
+
+
+@torch.no_grad()
+def energy_in_single(
+    x: Tensor,
+    frequencies: Tensor,
+    projected: Tensor,
+    first_bias: Tensor,
+    value: Tensor,
+    final: Tensor,
+    final_bias: Tensor,
+    tanh: bool,
+    *blocks: Tensor,
+) -> Tensor:
+    """f at S nodes of each of C conditionals, with float32 arithmetic but phases of x's own precision.
+
+    For scores and samples: no dropout, nothing kept, and a row's number does not depend on the rows
+    around it.
+    """
+    x, projected = x.contiguous(), projected.contiguous()
+    memory = memory_of(blocks, torch.float32)
+    whole = triton.cdiv(x.numel(), WHOLE) * WHOLE
+    nothing = memory.half.new_empty((0, whole, projected.shape[-1]))
+    return _narrow_forward(
+        x, frequencies, projected, first_bias, value, final, final_bias, memory, nothing, nothing,
+        0.0, tanh,
+    )  # fmt: skip

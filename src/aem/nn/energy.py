@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from aem.kernels import fuses_energy
+from aem.kernels import fuses_energy, fuses_inference
 from aem.kernels.processor import residual_blocks
 from aem.nn.blocks import ResidualBlock, activation_named
 from aem.nn.features import fourier_features
@@ -82,6 +82,8 @@ class EnergyNetwork(nn.Module):
         """f at the nodes x, embedded with each conditional's frequencies."""
         if fuses_energy(x, projected.shape[-1], len(self.blocks)):
             return self._fused(x, frequencies, projected)
+        if x.dtype == torch.float32 and self.fuses_in_single(x):
+            return self.in_single(x, frequencies, projected)
         f: Tensor = self(fourier_features(x, frequencies[..., None, :]), projected)
         return f
 
@@ -103,3 +105,30 @@ class EnergyNetwork(nn.Module):
             *self.blocks.parameters(),
         )
         return f.view(x.shape)
+
+    def fuses_in_single(self, x: Float[Tensor, "*B S"]) -> bool:
+        """Whether `in_single` takes this."""
+        return fuses_inference(x, self.final.in_features, len(self.blocks))
+
+    def in_single(
+        self,
+        x: Float[Tensor, "*B S"],
+        frequencies: Float[Tensor, "*#B F"],
+        projected: Float[Tensor, "*B H"],
+    ) -> Float[Tensor, "*B S"]:
+        """`at` by a fused kernel in float32, whatever the type of x, which the result has."""
+        from aem.kernels.energy import energy_in_single
+
+        # Frequencies of all columns repeat with the columns; those of one conditional each do not.
+        f = energy_in_single(
+            x.reshape(-1, x.shape[-1]),
+            frequencies.flatten(0, -2) if frequencies.ndim > 1 else frequencies[None],
+            projected.reshape(-1, projected.shape[-1]),
+            self.from_context.bias,
+            self.from_value.weight,
+            self.final.weight[0],
+            self.final.bias,
+            self.tanh,
+            *self.blocks.parameters(),
+        )
+        return f.to(x.dtype).view(x.shape)
