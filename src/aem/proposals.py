@@ -113,6 +113,8 @@ class GaussianMixture:
 
     def log_prob(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
         """Log density at each node."""
+        if fuses_mixture(x, self.locs.shape[-1], x.shape[-1]):
+            return self._fused_log_prob(x)
         return self._joint_log_prob(x).logsumexp(-1)
 
     def cdf(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
@@ -136,6 +138,11 @@ class GaussianMixture:
 
     def transport(self, u: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
         """Component by cumulative weight, then the normal quantile of the remainder."""
+        if fuses_mixture(u, self.locs.shape[-1], u.shape[-1]):
+            from aem.kernels import mixture
+
+            drawn = mixture.transport(u.reshape(-1, u.shape[-1]), *self._flat())
+            return drawn.view(u.shape)
         weights = self.log_weights.exp()
         ends = weights.cumsum(-1)
         ends = ends / ends[..., -1:]
@@ -169,10 +176,24 @@ class GaussianMixture:
             return nodes_around(self, x, nodes)
         from aem.kernels.mixture import FusedMixture
 
-        parts = (self.logits, self.locs, self.scales)
-        flat = (t.reshape(-1, t.shape[-1]) for t in parts)
-        log_q, points, own = FusedMixture.apply(x.reshape(-1), *flat, nodes)  # type: ignore[no-untyped-call]
+        log_q, points, own = FusedMixture.apply(x.reshape(-1), *self._flat(), nodes)  # type: ignore[no-untyped-call]
         return log_q.view(x.shape), points.view(*x.shape, nodes), own.view(x.shape)
+
+    def _flat(self) -> list[Float[Tensor, "N K"]]:
+        """Logits, locations and scales of all conditionals, as the kernels read them."""
+        return [t.reshape(-1, t.shape[-1]) for t in (self.logits, self.locs, self.scales)]
+
+    def _fused_log_prob(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
+        """By a kernel: with a gradient at one node, without at many."""
+        from aem.kernels import mixture
+
+        learning = torch.is_grad_enabled() and self.locs.requires_grad
+        if not learning:
+            return mixture.log_prob_at(x.reshape(-1, x.shape[-1]), *self._flat()).view(x.shape)
+        if x.shape[-1] != 1:
+            return self._joint_log_prob(x).logsumexp(-1)
+        log_q: Tensor = mixture.FusedLogProb.apply(x.reshape(-1), *self._flat())  # type: ignore[no-untyped-call]
+        return log_q.view(x.shape)
 
     def select(self, index: Int[Tensor, " P"]) -> "GaussianMixture":
         """The proposals of some conditionals of a flat batch."""

@@ -70,3 +70,26 @@ def test_the_same_distribution_as_the_twin() -> None:
         assert bool(((a - b).abs() < 6 * spread).all())
     counts = torch.stack([torch.bincount(o, minlength=8) for o in (own, others_own)]).double()
     assert float((counts[0] - counts[1]).abs().max()) < 6 * (count / 4) ** 0.5
+
+
+@pytest.mark.parametrize(("rows", "components", "points"), [(7, 5, 6), (9, 20, 21), (13, 2, 1)])
+def test_densities_and_draws_at_many_points(rows: int, components: int, points: int) -> None:
+    parts = mixture(rows, components)
+    double = GaussianMixture(*(p.double() for p in parts))
+    x = 3 * torch.randn(rows, points, device=DEVICE)
+    found = kernel.log_prob_at(x, *parts)
+    torch.testing.assert_close(found.double(), double.log_prob(x.double()), rtol=1e-5, atol=1e-5)
+    u = torch.rand(rows, points, device=DEVICE).clamp(1e-4, 1 - 1e-4)
+    drawn = kernel.transport(u, *parts)
+    torch.testing.assert_close(drawn.double(), double.transport(u.double()), rtol=1e-3, atol=1e-3)
+
+
+def test_gradient_of_one_point() -> None:
+    parts = [p.requires_grad_() for p in mixture(11, 4)]
+    x, slope = torch.randn(2, 11, device=DEVICE)
+    found = torch.autograd.grad(kernel.FusedLogProb.apply(x, *parts), parts, slope)
+    exact = [p.detach().double().requires_grad_() for p in parts]
+    log_q = GaussianMixture(*exact).log_prob(x.double()[:, None])[:, 0]
+    expected = torch.autograd.grad(log_q, exact, slope.double())
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a.double(), b, rtol=1e-4, atol=1e-4)

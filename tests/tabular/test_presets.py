@@ -48,7 +48,7 @@ SHARED_TRAIN = {
     "clip": 0.0,
     "weight_decay": 0.0,
     "patience": 0,
-    "precision": "float32",
+    "precision": "auto",
 }
 
 

@@ -64,6 +64,94 @@ def _mixture(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
+def _transported(  # type: ignore[no-untyped-def]
+    u, logits_ptr, locs_ptr, scales_ptr, logit_step, loc_step, scale_step, log_total, whole,
+    rows, inside, K, ROWS: tl.constexpr, POINTS: tl.constexpr,
+):  # fmt: skip
+    """Uniforms to draws: the component whose share of [0, 1) holds u, the quantile of the rest.
+
+    One component after the other: those whose share lies below u are passed over.
+    """
+    end = tl.zeros((ROWS, POINTS), tl.float32)
+    weight, loc, scale = end, end, end
+    so_far = tl.zeros((ROWS,), tl.float32)
+    for component in range(K):
+        logit = tl.load(logits_ptr + rows * logit_step + component, mask=inside, other=0.0)
+        share = tl.exp(logit - log_total) / whole
+        here = u >= so_far[:, None]
+        so_far += share
+        at = rows * loc_step + component
+        end = tl.where(here, so_far[:, None], end)
+        weight = tl.where(here, share[:, None], weight)
+        loc = tl.where(here, tl.load(locs_ptr + at, mask=inside, other=0.0)[:, None], loc)
+        at = rows * scale_step + component
+        scale = tl.where(here, tl.load(scales_ptr + at, mask=inside, other=1.0)[:, None], scale)
+    v = 1 - (end - u) / tl.maximum(weight, 5.96e-8)
+    v = tl.minimum(tl.maximum(v, 5.96e-8), 1 - 5.96e-8)
+    return loc + scale * _ndtri(v)
+
+
+@triton.jit
+def _log_total(  # type: ignore[no-untyped-def]
+    logits_ptr, logit_step, rows, inside, K, PADDED: tl.constexpr
+):  # fmt: skip
+    """What is taken off the logits to make them log weights."""
+    k = tl.arange(0, PADDED)
+    known = inside[:, None] & (k < K)[None, :]
+    at = logits_ptr + rows[:, None] * logit_step + k[None, :]
+    logits = tl.where(inside[:, None], tl.load(at, mask=known, other=-float("inf")), 0.0)
+    top = tl.max(logits, 1)
+    return top + tl.log(tl.sum(tl.exp(logits - top[:, None]), 1))
+
+
+@triton.jit
+def _mixture_transport(  # type: ignore[no-untyped-def]
+    u_ptr, logits_ptr, locs_ptr, scales_ptr, out_ptr, logit_step, loc_step, scale_step, N, K, S,
+    PADDED: tl.constexpr, POINTS: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    inside = rows < N
+    point = tl.arange(0, POINTS)
+    there = rows[:, None] * S + point[None, :]
+    known = inside[:, None] & (point < S)[None, :]
+    u = tl.load(u_ptr + there, mask=known, other=0.5)
+    log_total = _log_total(logits_ptr, logit_step, rows, inside, K, PADDED)
+    y = _transported(
+        u, logits_ptr, locs_ptr, scales_ptr, logit_step, loc_step, scale_step, log_total,
+        tl.full((ROWS,), 1.0, tl.float32), rows, inside, K, ROWS, POINTS,
+    )  # fmt: skip
+    tl.store(out_ptr + there, y, mask=known)
+
+
+@triton.jit
+def _mixture_log_prob(  # type: ignore[no-untyped-def]
+    x_ptr, logits_ptr, locs_ptr, scales_ptr, out_ptr, logit_step, loc_step, scale_step, N, K, S,
+    PADDED: tl.constexpr, POINTS: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    inside = rows < N
+    point = tl.arange(0, POINTS)
+    there = rows[:, None] * S + point[None, :]
+    known = inside[:, None] & (point < S)[None, :]
+    x = tl.load(x_ptr + there, mask=known, other=0.0)
+    log_total = _log_total(logits_ptr, logit_step, rows, inside, K, PADDED)
+    highest = tl.full((ROWS, POINTS), -1e30, tl.float32)
+    total = tl.zeros((ROWS, POINTS), tl.float32)
+    for component in range(K):
+        logit = tl.load(logits_ptr + rows * logit_step + component, mask=inside, other=0.0)
+        loc = tl.load(locs_ptr + rows * loc_step + component, mask=inside, other=0.0)
+        scale = tl.load(scales_ptr + rows * scale_step + component, mask=inside, other=1.0)
+        z = (x - loc[:, None]) / scale[:, None]
+        constant = logit - log_total - tl.log(scale) - 0.9189385332046727
+        joint = constant[:, None] - 0.5 * z * z
+        # The sum of exponentials so far, relative to the largest so far.
+        higher = tl.maximum(highest, joint)
+        total = total * tl.exp(highest - higher) + tl.exp(joint - higher)
+        highest = higher
+    tl.store(out_ptr + there, highest + tl.log(tl.maximum(total, 1e-38)), mask=known)
+
+
+@triton.jit
 def _mixture_forward(  # type: ignore[no-untyped-def]
     x_ptr, logits_ptr, locs_ptr, scales_ptr, seed_ptr, log_q_ptr, points_ptr, own_ptr,
     logit_step, loc_step, scale_step, N, K, S,
@@ -95,24 +183,10 @@ def _mixture_forward(  # type: ignore[no-untyped-def]
     s = tl.arange(0, STRATA)
     noise = tl.rand(seed, rows[:, None] * STRATA + s[None, :])
     u = tl.minimum((s[None, :] + noise) / S, 1 - 5.96e-8)
-    # One component after the other: what lies below each point's share of [0, 1) is passed over.
-    end = tl.zeros((ROWS, STRATA), tl.float32)
-    weight, loc, scale = end, end, end
-    so_far = tl.zeros((ROWS,), tl.float32)
-    for component in range(K):
-        logit = tl.load(logits_ptr + rows * logit_step + component, mask=inside, other=0.0)
-        share = tl.exp(logit - log_total) / whole
-        here = u >= so_far[:, None]
-        so_far += share
-        at = rows * loc_step + component
-        end = tl.where(here, so_far[:, None], end)
-        weight = tl.where(here, share[:, None], weight)
-        loc = tl.where(here, tl.load(locs_ptr + at, mask=inside, other=0.0)[:, None], loc)
-        at = rows * scale_step + component
-        scale = tl.where(here, tl.load(scales_ptr + at, mask=inside, other=1.0)[:, None], scale)
-    v = 1 - (end - u) / tl.maximum(weight, 5.96e-8)
-    v = tl.minimum(tl.maximum(v, 5.96e-8), 1 - 5.96e-8)
-    y = loc + scale * _ndtri(v)
+    y = _transported(
+        u, logits_ptr, locs_ptr, scales_ptr, logit_step, loc_step, scale_step, log_total, whole,
+        rows, inside, K, ROWS, STRATA,
+    )  # fmt: skip
     y = tl.where(s[None, :] == own[:, None], x[:, None], y)
     tl.store(
         points_ptr + rows[:, None] * S + s[None, :], y, mask=inside[:, None] & (s < S)[None, :]
@@ -150,35 +224,73 @@ class FusedMixture(torch.autograd.Function):
         """All in one launch."""
         x = x.contiguous()
         n, k = logits.shape
-        steps = _row_steps(logits, locs, scales)
         log_q = torch.empty_like(x)
         points = x.new_empty((n, nodes))
         own = torch.empty_like(x, dtype=torch.long)
         # Drawn on the device: a captured graph gets another one at every replay.
         seed = torch.randint(2**31 - 1, (1,), device=x.device)
         _mixture_forward[(triton.cdiv(n, CONDITIONALS),)](
-            x, logits, locs, scales, seed, log_q, points, own, *steps, n, k, nodes,
+            x, logits, locs, scales, seed, log_q, points, own,
+            *_row_steps(logits, locs, scales), n, k, nodes,
             PADDED=triton.next_power_of_2(k), STRATA=triton.next_power_of_2(nodes),
             ROWS=CONDITIONALS, num_warps=4,
         )  # fmt: skip
         ctx.save_for_backward(x, logits, locs, scales)
-        ctx.steps = steps
         ctx.mark_non_differentiable(points, own)
         return log_q, points, own
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         """Responsibilities, in closed form."""
-        x, logits, locs, scales = ctx.saved_tensors
-        n, k = logits.shape
-        slopes = [x.new_empty((n, k)) for _ in range(3)]
-        rows = 4 * CONDITIONALS
-        _mixture_backward[(triton.cdiv(n, rows),)](
-            grads[0].contiguous(), x, logits, locs, scales, *slopes,
-            *ctx.steps, n, k,
-            PADDED=triton.next_power_of_2(k), ROWS=rows, num_warps=4,
-        )  # fmt: skip
-        return None, *slopes, None
+        return None, *_slopes(grads[0], *ctx.saved_tensors), None
+
+
+class FusedLogProb(torch.autograd.Function):
+    """log q at one point a mixture, x [N], with the gradient of its parameters."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, logits: Tensor, locs: Tensor, scales: Tensor) -> Tensor:
+        """As at many points."""
+        x = x.contiguous()
+        ctx.save_for_backward(x, logits, locs, scales)
+        return log_prob_at(x[:, None], logits, locs, scales)[:, 0]
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        """Responsibilities, in closed form."""
+        return None, *_slopes(grads[0], *ctx.saved_tensors)
+
+
+def log_prob_at(x: Tensor, logits: Tensor, locs: Tensor, scales: Tensor) -> Tensor:
+    """log q at S points of each of N mixtures, [N, S]; constants to autograd."""
+    return _at_points(_mixture_log_prob, x, logits, locs, scales)
+
+
+def transport(u: Tensor, logits: Tensor, locs: Tensor, scales: Tensor) -> Tensor:
+    """Draws from uniforms [N, S]; constants to autograd."""
+    return _at_points(_mixture_transport, u, logits, locs, scales)
+
+
+def _at_points(kernel: Any, x: Tensor, logits: Tensor, locs: Tensor, scales: Tensor) -> Tensor:
+    (n, points), k = x.shape, logits.shape[-1]
+    out = torch.empty_like(x, memory_format=torch.contiguous_format)
+    kernel[(triton.cdiv(n, CONDITIONALS),)](
+        x.contiguous(), logits, locs, scales, out, *_row_steps(logits, locs, scales), n, k, points,
+        PADDED=triton.next_power_of_2(k), POINTS=triton.next_power_of_2(points),
+        ROWS=CONDITIONALS, num_warps=4,
+    )  # fmt: skip
+    return out
+
+
+def _slopes(grad: Tensor, x: Tensor, logits: Tensor, locs: Tensor, scales: Tensor) -> list[Tensor]:
+    n, k = logits.shape
+    slopes = [x.new_empty((n, k)) for _ in range(3)]
+    rows = 4 * CONDITIONALS
+    _mixture_backward[(triton.cdiv(n, rows),)](
+        grad.contiguous(), x, logits, locs, scales, *slopes, *_row_steps(logits, locs, scales),
+        n, k, PADDED=triton.next_power_of_2(k), ROWS=rows, num_warps=4,
+    )  # fmt: skip
+    return slopes
 
 
 def _row_steps(*parts: Tensor) -> list[int]:
