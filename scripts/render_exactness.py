@@ -1,22 +1,19 @@
 """Tables of how exact scores and samples are, from results/exactness/*.json."""
 
-import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).resolve().parents[1] / "results" / "exactness"
-NOT_YET = "Not measured yet: `benchmarks/exactness.py`.\n"
+from pages import markdown, result
+
+NOT_YET = "Not measured yet: `benchmarks/exactness.py`."
 
 
 def _measured(name: str = "plane") -> dict[str, Any]:
-    path = RESULTS / f"{name}.json"
-    return json.loads(path.read_text()) if path.is_file() else {}
+    return result(f"exactness/{name}") or {}
 
 
 def _table(header: list[str], rows: list[list[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "".join("| " + " | ".join(line) + " |\n" for line in lines) if rows else NOT_YET
+    return markdown(header, rows, NOT_YET)
 
 
 def against_scipy() -> str:
@@ -91,7 +88,7 @@ def comb() -> str:
     """The hard case."""
     r = _measured("comb").get("comb")
     if r is None:
-        return NOT_YET
+        return f"{NOT_YET}\n"
     return _table(
         ["what", "value"],
         [
@@ -117,7 +114,7 @@ def sampling() -> str:
     """Exact draws against the plain way."""
     r = _measured("sampling")
     if "sampling" not in r:
-        return NOT_YET
+        return f"{NOT_YET}\n"
     s = r["sampling"]
     return _table(
         ["device", "rows", "exact", "plain: D passes, 100 proposals each", "times faster"],

@@ -1,10 +1,7 @@
 """The tables of what fits without tuning achieve beside others, from results/*.json."""
 
-import json
-from pathlib import Path
-from typing import Any
+from pages import markdown, result
 
-ROOT = Path(__file__).resolve().parents[1]
 TABLES_OUT_OF_THE_BOX = ("wine", "breast-cancer", "magic", "gas-10k", "hepmass-5k", "miniboone-40")
 METHODS = {
     "aem": "`AEMDensity`",
@@ -12,26 +9,18 @@ METHODS = {
     "kernel density": "kernel density",
     "spline flow": "spline flow",
 }
-NOT_MEASURED = "Not measured yet: `make bench-accuracy`.\n"
+NOT_MEASURED = "Not measured yet: `make bench-accuracy`."
 
 
-def _result(name: str) -> dict[str, Any] | None:
-    path = ROOT / "results" / f"{name}.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
-
-
-def _markdown(header: list[str], rows: list[list[str]]) -> str:
-    if not rows:
-        return NOT_MEASURED
-    lines = [header, ["---"] * len(header), *rows]
-    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+def _table(header: list[str], rows: list[list[str]]) -> str:
+    return markdown(header, rows, NOT_MEASURED)
 
 
 def accuracy() -> str:
     """Test log-likelihoods of all methods, table by table; the best is bold."""
     rows = []
     for table in TABLES_OUT_OF_THE_BOX:
-        record = _result(f"accuracy/{table}")
+        record = result(f"accuracy/{table}")
         if record is None:
             continue
         found = record["methods"]
@@ -54,14 +43,14 @@ def accuracy() -> str:
                 ]
             )
     header = ["table", "method", "test log-likelihood ± 2 s.e.", "median", "worst row", "a fit"]
-    return _markdown([*header, "samples told apart (AUROC)"], rows)
+    return _table([*header, "samples told apart (AUROC)"], rows)
 
 
 def anomalies() -> str:
     """AUROC of all methods, table by table and in the mean."""
-    record = _result("anomalies/adbench")
+    record = result("anomalies/adbench")
     if record is None:
-        return NOT_MEASURED
+        return f"{NOT_MEASURED}\n"
     methods = list(record["mean_auroc"]["mix"])
     rows = []
     for setting, means in record["mean_auroc"].items():
@@ -69,7 +58,7 @@ def anomalies() -> str:
             rows.append([name.split("_", 1)[1], setting, *_best_bold(found[setting], methods)])
         label = f"**mean of {len(record['tables'])}**"
         rows.append([label, setting, *_best_bold(means, methods)])
-    return _markdown(["table", "fitted on", *methods], rows)
+    return _table(["table", "fitted on", *methods], rows)
 
 
 def _best_bold(aurocs: dict[str, float], methods: list[str]) -> list[str]:
@@ -81,11 +70,11 @@ def runs() -> str:
     """Where these numbers come from."""
     rows = []
     for name in (*(f"accuracy/{t}" for t in TABLES_OUT_OF_THE_BOX), "anomalies/adbench"):
-        record = _result(name)
+        record = result(name)
         if record is not None:
             device = ", ".join(filter(None, (record["device"], record.get("processor"))))
             rows.append([name, f"`{record['command']}`", device, str(record["commit"])])
-    return _markdown(["result", "command", "device", "commit"], rows)
+    return _table(["result", "command", "device", "commit"], rows)
 
 
 TABLES = {"accuracy": accuracy, "anomalies": anomalies, "practice_runs": runs}

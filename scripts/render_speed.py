@@ -8,7 +8,7 @@ from pages import ROOT, markdown, result
 
 from aem.published import AUTHORS_STEP_MS
 
-NO_BENCH = "Not measured yet: `make bench`.\n"
+NO_BENCH = "Not measured yet: `make bench`."
 SHOWN = 10  # points of a curve
 
 
@@ -45,7 +45,7 @@ def speed_table(part: str, key: str, header: str, details: str) -> str:
                 ]
             )
     columns = ["device", "shape", "implementation", header, "× textbook", "peak MiB"]
-    return markdown([*columns, details.replace("_", " ")], rows) if rows else NO_BENCH
+    return markdown([*columns, details.replace("_", " ")], rows, NO_BENCH)
 
 
 def scaling_table() -> str:
@@ -63,7 +63,7 @@ def scaling_table() -> str:
         for e in run.get("scaling", [])
     ]
     header = ["device", "what", "sizes", "ms", "exponent", "peak MiB"]
-    return markdown(header, rows) if rows else NO_BENCH
+    return markdown(header, rows, NO_BENCH)
 
 
 def runs_table() -> str:
@@ -81,7 +81,7 @@ def runs_table() -> str:
         if "measurements" in run
     ]
     header = ["device", "commit", "torch", "command", "took", "bf16 ceiling"]
-    return markdown(header, rows) if rows else NO_BENCH
+    return markdown(header, rows, NO_BENCH)
 
 
 def figure(value: float) -> str:
@@ -106,7 +106,7 @@ def authors_table() -> str:
             if shape in ours
         ]
     header = ["shape", "the authors' code, ms", "ours, ms", "times as fast"]
-    return markdown(header, rows) if rows else NO_BENCH
+    return markdown(header, rows, NO_BENCH)
 
 
 def precision_table() -> str:

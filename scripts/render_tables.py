@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+from pages import markdown, result
+
 SMALL = ("gas-10k", "hepmass-5k", "miniboone-40")
 FULL = ("power", "power-maf", "gas", "hepmass", "miniboone", "bsds300")
 RIVALS = {
@@ -22,18 +22,6 @@ SCORES = {
 }
 
 
-def _result(name: str) -> dict[str, Any] | None:
-    path = ROOT / "results" / f"{name}.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
-
-
-def _markdown(header: list[str], rows: list[list[str]], empty: str) -> str:
-    if not rows:
-        return f"{empty}\n"
-    lines = [header, ["---"] * len(header), *rows]
-    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
-
-
 def _number(value: float | None, form: str = ".3f") -> str:
     return "" if value is None else format(value, form)
 
@@ -42,7 +30,7 @@ def small_tables() -> str:
     """Four models a table, trained on the same rows."""
     rows = []
     for table in SMALL:
-        record = _result(f"small_tables/{table}")
+        record = result(f"small_tables/{table}")
         if record is None:
             continue
         best = max(m["test_mean"] for m in record["models"].values() if m["test_mean"] is not None)
@@ -60,7 +48,7 @@ def small_tables() -> str:
                 ]
             )
     header = ["table", "model", "test log-likelihood ± 2 s.e.", "error", "median", "worst row"]
-    return _markdown(header, rows, "No run is recorded yet.")
+    return markdown(header, rows, "No run is recorded yet.")
 
 
 def full_tables() -> str:
@@ -68,7 +56,7 @@ def full_tables() -> str:
     rows = []
     for table in FULL:
         for preset in ("paper", "best"):
-            record = _result(f"{table}/{preset}")
+            record = result(f"{table}/{preset}")
             if record is None:
                 continue
             for name, label in SCORES.items():
@@ -76,7 +64,7 @@ def full_tables() -> str:
                 if found:
                     rows.append(_score_row(record, table, preset, label, found))
     header = ["table", "preset", "score", "mean ± 2 s.e.", "error", "median", "worst row", "rows"]
-    return _markdown([*header, "all rows (estimate)"], rows, "No run is recorded yet.")
+    return markdown([*header, "all rows (estimate)"], rows, "No run is recorded yet.")
 
 
 def _score_row(
@@ -104,7 +92,7 @@ def _flat(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def trials(name: str) -> str:
     """What each trial changed, and what it gave on validation rows."""
-    record = _result(f"experiments/{name}")
+    record = result(f"experiments/{name}")
     if record is None:
         return "No trial is recorded yet.\n"
     configs = [dict(_flat(t["config"])) for t in record["trials"]]
@@ -130,7 +118,7 @@ def trials(name: str) -> str:
             ]
         )
     names = [f"`{key}`" for key in keys]
-    return _markdown([*names, "validation", "its proposal", "best step"], rows, "")
+    return markdown([*names, "validation", "its proposal", "best step"], rows, "")
 
 
 TABLES = {

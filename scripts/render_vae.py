@@ -1,36 +1,30 @@
 """Table 2 of the paper beside ours, and figure 6, from results/vae/*.json."""
 
-import json
-from pathlib import Path
-from typing import Any
+from pages import ROOT, markdown, result
 
 from aem.vae.table import PUBLISHED, ROWS, best_number, table_two
 
-ROOT = Path(__file__).resolve().parents[1]
 PRESETS = ("paper", "best")
 FIGURE = "![Handwritten digits: binarised MNIST images, next to them unconditional samples]({})\n\n"
 FIGURE_OF = ("best", "paper")  # the first there is
 
 
-def _result(preset: str) -> dict[str, Any] | None:
-    path = ROOT / "results" / "vae" / f"{preset}.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
-
-
 def preset_table(preset: str) -> str:
     """Everything one preset found, and what it took."""
-    result = _result(preset)
-    if result is None:
+    found = result(f"vae/{preset}")
+    if found is None:
         return f"Not measured yet: `aem reproduce vae --preset {preset}`.\n"
-    about = f"`{result['command']}`, {result['device']}, {result['seconds'] / 60:.1f} minutes of "
-    about += f"training and {result['evaluation_seconds'] / 60:.1f} of scoring, "
-    about += f"commit {result['commit']}.\n"
-    return f"{table_two(result['priors'])}\n{about}"
+    about = f"`{found['command']}`, {found['device']}, {found['seconds'] / 60:.1f} minutes of "
+    about += f"training and {found['evaluation_seconds'] / 60:.1f} of scoring, "
+    about += f"commit {found['commit']}.\n"
+    return f"{table_two(found['priors'])}\n{about}"
 
 
 def summary_table() -> str:
     """log p(x) as published and of every preset there is; nothing where there is none."""
-    found = {preset: r["priors"] for preset in PRESETS if (r := _result(preset)) is not None}
+    found = {
+        preset: r["priors"] for preset in PRESETS if (r := result(f"vae/{preset}")) is not None
+    }
     if not found:
         return ""
     header = ["model", "published", *(f"`{preset}`" for preset in found)]
@@ -39,8 +33,7 @@ def summary_table() -> str:
         ours = [best_number(records.get(key), "log_prob") for records in found.values()]
         if name in PUBLISHED or any(ours):
             rows.append([name, PUBLISHED.get(name, ("", ""))[1], *ours])
-    lines = [header, ["---"] * len(header), *rows]
-    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+    return markdown(header, rows)
 
 
 def figure(folder: str) -> str:
