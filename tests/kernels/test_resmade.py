@@ -124,3 +124,18 @@ def test_packed_parameters_get_their_gradients_in_place() -> None:
     for a, b, p in zip(found, expected, packed_net.parameters(), strict=True):
         assert torch.equal(a, b)
         assert a.data_ptr() == packed.gradient_of(p).data_ptr()
+
+
+def test_weights_used_twice_get_the_sum_of_both_gradients() -> None:
+    shape = SHAPES[2]
+    net, packed_net = network(shape).to(DEVICE), network(shape).to(DEVICE)
+    packed = Packed([packed_net.parameters()])
+    packed.half = packed.weights.to(KIND)
+    x, y = torch.randn(2, 40, 6, device=DEVICE)
+
+    def gradients(of: ResMADE) -> tuple[Tensor, ...]:
+        loss = fused(of, x, 0.0).square().sum() + fused(of, y, 0.0).sum()
+        return torch.autograd.grad(loss, list(of.parameters()))
+
+    for a, b in zip(gradients(packed_net), gradients(net), strict=True):
+        torch.testing.assert_close(a, b)

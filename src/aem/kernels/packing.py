@@ -44,6 +44,7 @@ class Packed:
         like = self.parameters[0]
         self.weights = torch.zeros(end, dtype=like.dtype, device=like.device)
         self.gradients = torch.zeros_like(self.weights)
+        self.given: set[int] = set()  # starts of gradients that a kernel was told to write
         self.half = self.weights.to(torch.bfloat16) if half else None
         for p, (start, stop) in zip(self.parameters, places, strict=True):
             here = self.weights[start:stop].view_as(p)
@@ -67,8 +68,19 @@ class Packed:
         place: Place = parameter.place  # type: ignore[attr-defined]
         return self.gradients[place.start : place.stop].view_as(parameter)
 
+    def room(self, start: int, stop: int) -> Tensor:
+        """Where to compute a gradient: its own place, unless another use of the weights has it.
+
+        Autograd adds the gradients of several uses, so that they must not share memory.
+        """
+        if start in self.given:
+            return torch.empty_like(self.gradients[start:stop])
+        self.given.add(start)
+        return self.gradients[start:stop]
+
     def gather(self, gradients: Sequence[Tensor | None]) -> None:
         """Put gradients in their places, those that were not computed there; zero for none."""
+        self.given.clear()
         homes = [self.gradient_of(p) for p in self.parameters]
         pairs = list(zip(homes, gradients, strict=True))
         moved = [(h, g) for h, g in pairs if g is not None and g.data_ptr() != h.data_ptr()]
@@ -95,8 +107,9 @@ def memory_of(parameters: Sequence[Tensor], kind: torch.dtype) -> Memory:
         packed = places[0].memory
         joined = all(a.stop == b.start for a, b in pairwise(places))
         if joined and packed.half is not None and packed.half.dtype == kind:
-            here = slice(places[0].start, places[-1].stop)
-            return Memory(packed.weights[here], packed.half[here], packed.gradients[here])
+            start, stop = places[0].start, places[-1].stop
+            here = slice(start, stop)
+            return Memory(packed.weights[here], packed.half[here], packed.room(start, stop))
     with torch.no_grad():
         weights = torch.cat([p.detach().flatten() for p in parameters])
     return Memory(weights, weights.to(kind), torch.empty_like(weights))
