@@ -17,53 +17,74 @@ def benches() -> list[dict[str, Any]]:
     return [json.loads(p.read_text()) for p in sorted((ROOT / "results/bench").glob("*.json"))]
 
 
-def speed_table(part: str, key: str, header: str, details: str) -> str:
-    """One part of the speed benchmark, device by device."""
+def by_device(table: Callable[[dict[str, Any]], str]) -> str:
+    """A table a device, under its name."""
+    parts = [(run["device"], table(run)) for run in benches()]
+    return "\n".join(f"**{device}**\n\n{text}" for device, text in parts if text) or f"{NO_BENCH}\n"
+
+
+def measured(run: dict[str, Any], part: str) -> dict[str, dict[str, dict[str, Any]]]:
+    """The measurements of a part, by shape and implementation."""
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for e in run.get("measurements", []):
+        if e["part"] == part:
+            title = f"{e['shape']} (D {e['features']}, B {e['batch']}, H {e['hidden']})"
+            found.setdefault(title, {})[e["implementation"]] = e
+    return found
+
+
+def step_table(run: dict[str, Any]) -> str:
+    """Milliseconds a training step."""
     rows = []
-    for run in benches():
-        entries = [e for e in run.get("measurements", []) if e["part"] == part]
-        base = {e["shape"]: e for e in entries if e["implementation"] == "textbook"}
-        for e in entries:
-            reference = base.get(e["shape"], {})
-            ratio = "—"
-            if key in e and key in reference:
-                # Milliseconds are better small, rows a second large.
-                faster = reference[key] / e[key] if key == "ms" else e[key] / reference[key]
-                ratio = f"{faster:.1f}"
-            peak, detail = e.get("peak_bytes"), e.get(details)
-            if details == "fraction_of_ceiling" and detail is not None:
-                detail = f"{100 * detail:.1f} %"
-            rows.append(
-                [
-                    run["device"],
-                    f"{e['shape']} (D {e['features']}, B {e['batch']}, H {e['hidden']})",
-                    e["implementation"],
-                    figure(e[key]) if key in e else f"skipped: {e.get('skipped', '')}",
-                    ratio,
-                    "—" if peak is None else f"{peak / 2**20:,.0f}",
-                    "—" if detail is None else str(detail),
-                ]
-            )
-    columns = ["device", "shape", "implementation", header, "× textbook", "peak MiB"]
-    return markdown([*columns, details.replace("_", " ")], rows, NO_BENCH)
+    for shape, by in measured(run, "step").items():
+        ours, theirs = by.get("ours", {}), by.get("textbook", {})
+        ratio = theirs["ms"] / ours["ms"] if "ms" in theirs and "ms" in ours else None
+        share, peak = ours.get("fraction_of_ceiling"), ours.get("peak_bytes")
+        rows.append(
+            [
+                shape,
+                *(figure(by.get(name, {}).get("ms")) for name in ("textbook", "ours")),
+                "—" if ratio is None else f"{ratio:.1f}",
+                figure(by.get("ours Fourier", {}).get("ms")),
+                "—" if peak is None else f"{peak / 2**20:,.0f}",
+                "—" if share is None else f"{100 * share:.0f} %",
+            ]
+        )
+    header = ["shape", "textbook, ms", "ours, ms", "× textbook", "ours Fourier, ms"]
+    return markdown([*header, "ours, peak MiB", "ours, of the ceiling"], rows)
 
 
-def scaling_table() -> str:
+def rate_table(run: dict[str, Any], part: str) -> str:
+    """Rows a second; for ours, also how many times the textbook's."""
+    names = ("textbook", "ours", "ours Fourier", "zuko NSF", "zuko MAF")
+    rows = []
+    for shape, by in measured(run, part).items():
+        rates = {name: by.get(name, {}).get("rows_per_second") for name in names}
+        if not any(rates.values()):
+            continue
+        cells = []
+        for name in names:
+            cell, base = figure(rates[name]), rates["textbook"]
+            if name.startswith("ours") and base and rates[name]:
+                cell += f" ({rates[name] / base:,.0f} ×)"
+            cells.append(cell)
+        rows.append([shape, *cells])
+    return markdown(["shape", *names], rows)
+
+
+def scaling_table(run: dict[str, Any]) -> str:
     """Fitted exponents of the cost of ours."""
     rows = [
         [
-            run["device"],
             f"{e['what']} against {e['against']}",
             ", ".join(f"{size:,}" for size in e["sizes"]),
             ", ".join(figure(ms) for ms in e["ms"]),
             "—" if e["exponent"] is None else f"{e['exponent']:.2f}",
             ", ".join("—" if b is None else f"{b / 2**20:,.0f}" for b in e["peak_bytes"]),
         ]
-        for run in benches()
         for e in run.get("scaling", [])
     ]
-    header = ["device", "what", "sizes", "ms", "exponent", "peak MiB"]
-    return markdown(header, rows, NO_BENCH)
+    return markdown(["what", "sizes", "ms", "exponent", "peak MiB"], rows)
 
 
 def runs_table() -> str:
@@ -84,8 +105,10 @@ def runs_table() -> str:
     return markdown(header, rows, NO_BENCH)
 
 
-def figure(value: float) -> str:
-    """Three digits, without an exponent."""
+def figure(value: float | None) -> str:
+    """Three digits, without an exponent; a dash for what was not measured."""
+    if value is None:
+        return "—"
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
@@ -129,10 +152,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "speed_authors": authors_table,
     "speed_precision": precision_table,
     "speed_runs": runs_table,
-    "speed_step": lambda: speed_table("step", "ms", "ms a step", "fraction_of_ceiling"),
-    "speed_score": lambda: speed_table("score", "rows_per_second", "rows a second", "accuracy"),
-    "speed_sample": lambda: speed_table(
-        "sample", "rows_per_second", "rows a second", "repetitions"
-    ),
-    "speed_scaling": scaling_table,
+    "speed_step": lambda: by_device(step_table),
+    "speed_score": lambda: by_device(lambda run: rate_table(run, "score")),
+    "speed_sample": lambda: by_device(lambda run: rate_table(run, "sample")),
+    "speed_scaling": lambda: by_device(scaling_table),
 }
