@@ -5,9 +5,11 @@ import pytest
 import torch
 from scipy.stats import multivariate_normal
 
-from aem.config import ModelConfig
-from aem.joint import JointMixture, central_rows, fit_mixture
+import aem.joint
+from aem.config import ModelConfig, TrainConfig
+from aem.joint import JointMixture, Rows, central_rows, fit_mixture
 from aem.model import AEM
+from aem.proposal_training import proposal_score, standardised, train_proposal
 
 K, D = 3, 4
 
@@ -21,13 +23,13 @@ def joint() -> JointMixture:
     return JointMixture(np.log([0.5, 0.3, 0.2]), rng.normal(size=(K, D)), factors)
 
 
-def anchored(joint: JointMixture) -> AEM:
+def anchored(joint: JointMixture, *, memory: bool = True) -> AEM:
     config = ModelConfig(
         features=D, hidden=16, blocks=1, gamma=2, energy_hidden=4, energy_blocks=1, frequencies=2,
         proposal="anchored", components=K,
     )  # fmt: skip
     model = AEM(config)
-    model.head.anchor(joint)  # type: ignore[operator]
+    model.head.anchor(joint, memory=memory)  # type: ignore[operator]
     return model.eval()
 
 
@@ -52,6 +54,56 @@ def test_expectation_maximisation_finds_two_clusters() -> None:
     np.testing.assert_allclose(mixture.factors[order, 0, 0], [0.5, 1.0], atol=0.15)
 
 
+def test_products_give_what_components_one_by_one_give(
+    joint: JointMixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    z = np.random.default_rng(1).normal(size=(50, D))
+    at_once = Rows(z, 0)
+    monkeypatch.setattr(aem.joint, "MOST_PRODUCTS", 0)
+    one_by_one = Rows(z, 0)
+    assert at_once.products is not None
+    assert one_by_one.products is None
+    terms = at_once.log_densities(joint)
+    np.testing.assert_allclose(terms, one_by_one.log_densities(joint), rtol=1e-9)
+    shares = np.random.default_rng(2).dirichlet(np.ones(K), size=50)
+    for a, b in zip(at_once.moments(shares), one_by_one.moments(shares), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-12)
+
+
+def test_copies_leave_the_density_as_it_is(joint: JointMixture) -> None:
+    z = np.random.default_rng(1).normal(size=(5, D))
+    wide = joint.with_wide_component(z)
+    copied = wide.repeated(3)
+    assert len(copied.log_weights) == 3 * K + 1
+    np.testing.assert_allclose(copied.log_prob(z), wide.log_prob(z), rtol=1e-12)
+
+
+def test_without_memory_the_past_does_not_choose_components(joint: JointMixture) -> None:
+    z = torch.randn(7, D)
+    proposal = anchored(joint, memory=False).conditionals(z).proposal
+    expected = torch.from_numpy(joint.log_weights).float().expand(7, D, K)
+    torch.testing.assert_close(proposal.log_weights, expected)  # type: ignore[attr-defined]
+
+
+def test_a_proposal_trained_alone_gains_on_unseen_rows(joint: JointMixture) -> None:
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=600)
+    x = np.stack((a, a**2 + 0.1 * rng.normal(size=600), a + rng.normal(size=600), a), axis=1)
+    x += 0.1 * rng.normal(size=x.shape)
+    model = anchored(joint, memory=False)
+    energy = {k: v.clone() for k, v in model.energy.state_dict().items()}
+    unseen = standardised(model, x[500:], torch.device("cpu"))
+    before = proposal_score(model, unseen)
+    config = TrainConfig(
+        steps=60, batch_size=64, learning_rate=1e-2, validate_every=20, device="cpu"
+    )
+    progress = train_proposal(model, x[:500], x[500:], config)
+    assert progress.best_score > before + 1
+    assert proposal_score(model, unseen) == pytest.approx(progress.best_score)
+    for name, value in model.energy.state_dict().items():
+        torch.testing.assert_close(value, energy[name])
+
+
 def test_pooling_averages_densities(joint: JointMixture) -> None:
     other = JointMixture(joint.log_weights, -joint.means, joint.factors)
     z = np.random.default_rng(1).normal(size=(5, D))
@@ -74,8 +126,9 @@ def test_a_fresh_anchored_model_is_the_mixture(joint: JointMixture) -> None:
     np.testing.assert_allclose(log_prob, joint.log_prob(z.numpy()), atol=1e-4)
 
 
-def test_one_feature_at_a_time_is_the_same(joint: JointMixture) -> None:
-    model = anchored(joint)
+@pytest.mark.parametrize("memory", [True, False])
+def test_one_feature_at_a_time_is_the_same(joint: JointMixture, *, memory: bool) -> None:
+    model = anchored(joint, memory=memory)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
@@ -107,7 +160,8 @@ def test_anchored_conditionals_do_not_see_what_follows(joint: JointMixture) -> N
         assert d == 0 or gradient[:d].all()
 
 
-def test_training_cannot_lose_the_tails(joint: JointMixture) -> None:
+@pytest.mark.parametrize("memory", [True, False])
+def test_training_cannot_lose_the_tails(joint: JointMixture, *, memory: bool) -> None:
     z = np.random.default_rng(1).normal(size=(100, D))
     wide = joint.with_wide_component(z)
     config = ModelConfig(
@@ -115,7 +169,7 @@ def test_training_cannot_lose_the_tails(joint: JointMixture) -> None:
         proposal="anchored", components=K + 1,
     )  # fmt: skip
     model = AEM(config)
-    model.head.anchor(wide)  # type: ignore[operator]
+    model.head.anchor(wide, memory=memory)  # type: ignore[operator]
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(100 * torch.randn_like(parameter))

@@ -4,10 +4,14 @@ Given x_<d, the joint mixture's own conditional is again a mixture of K Gaussian
 the weight its Gaussian gives to x_<d and, in x_d, a mean that is linear in x_<d. A network shifts
 logits, means and log scales of that, by bounded amounts and by nothing at first. So training starts
 at the joint mixture and cannot lose its tails: the last component, the wide one, stays as it is.
+
+Where columns are many the past decides for one component, and where that is wrong a network cannot
+undo it. So an anchor may be without memory: its components keep their weights whatever the past was,
+and what follows from the past beyond the linear means is left to the network, whose bounds are wider.
 """
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
 
 # The most a network may change a component: nats of its logit, its own deviations, nats of its scale.
 MOST_LOGIT, MOST_SHIFT, MOST_STRETCH = 6.0, 4.0, 2.0
+WIDER = 2.0  # times as much shift and stretch without memory
 
 
 class AnchoredHead(torch.nn.Module):
@@ -29,6 +34,7 @@ class AnchoredHead(torch.nn.Module):
     log_weights: Tensor
     means: Tensor
     unfactors: Tensor
+    memory: Tensor
 
     def __init__(self, features: int, components: int, min_scale: float) -> None:
         super().__init__()
@@ -38,9 +44,11 @@ class AnchoredHead(torch.nn.Module):
         self.register_buffer("means", torch.zeros(components, features))
         # Inverse Cholesky factors: A (x − μ) is white.
         self.register_buffer("unfactors", torch.eye(features).repeat(components, 1, 1))
+        self.register_buffer("memory", torch.ones(()))  # one, or zero without
 
-    def anchor(self, joint: "JointMixture") -> None:
+    def anchor(self, joint: "JointMixture", *, memory: bool = True) -> None:
         """Start from this mixture of standardised columns."""
+        self.memory.fill_(float(memory))
         self.log_weights.copy_(torch.from_numpy(joint.log_weights))
         self.means.copy_(torch.from_numpy(joint.means))
         self.unfactors.copy_(torch.linalg.inv(torch.from_numpy(joint.factors)).tril())
@@ -69,10 +77,13 @@ class AnchoredHead(torch.nn.Module):
         logit, shift, stretch = phi.split(self.components, -1)
         free = torch.ones(self.components, dtype=phi.dtype, device=phi.device)
         free[-1] = 0
+        wider = self.memory + WIDER * (1 - self.memory)
         return GaussianMixture(
             logits + free * _bounded(logit, MOST_LOGIT),
-            locs + scales * free * _bounded(shift, MOST_SHIFT),
-            (scales * (free * _bounded(stretch, MOST_STRETCH)).exp()).clamp_min(self.min_scale),
+            locs + scales * free * _bounded(shift, wider * MOST_SHIFT),
+            (scales * (free * _bounded(stretch, wider * MOST_STRETCH)).exp()).clamp_min(
+                self.min_scale
+            ),
         )
 
     def _all(self, z: Float[Tensor, "*B D"]) -> tuple[Tensor, Tensor, Tensor]:
@@ -83,7 +94,7 @@ class AnchoredHead(torch.nn.Module):
         white = by_past + diagonal * from_mean
         terms = diagonal.log() - 0.5 * white.square()
         # What each column says about the component counts for the columns after it.
-        logits = self.log_weights[:, None] + terms.cumsum(-1) - terms
+        logits = self.log_weights[:, None] + self.memory * (terms.cumsum(-1) - terms)
         locs = self.means - by_past / diagonal
         return logits.transpose(-1, -2), locs.transpose(-1, -2), 1 / diagonal.T
 
@@ -95,8 +106,15 @@ class AnchoredHead(torch.nn.Module):
         known = factors.diagonal(dim1=-2, dim2=-1).log() - 0.5 * white.square()
         own = self.unfactors[:, feature, feature]
         by_past = torch.einsum("kj,...kj->...k", self.unfactors[:, feature, :feature], from_mean)
-        return self.log_weights + known.sum(-1), self.means[:, feature] - by_past / own, 1 / own
+        logits = self.log_weights + self.memory * known.sum(-1)
+        return logits, self.means[:, feature] - by_past / own, 1 / own
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Tensor], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        state_dict.setdefault(prefix + "memory", torch.ones(()))  # as of files that do not say
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
 
-def _bounded(x: Tensor, most: float) -> Tensor:
+def _bounded(x: Tensor, most: float | Tensor) -> Tensor:
     return most * torch.tanh(x / most)

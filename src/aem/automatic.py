@@ -1,10 +1,14 @@
 """Settings from data: what a table's rows and columns say about the model that fits it.
 
-A fit has two parts. First a Gaussian mixture of all columns, by expectation maximisation: its size
-and how much its components share are chosen on rows it has not seen. It becomes the anchor of the
-proposals. Then the networks, which learn what the mixture misses and stop when held-out rows no
-longer gain; where they gain nothing at all, the mixture alone stays. Tables too small to train a
-network on get the mixture at once, pooled over several starts, because that is better still.
+A fit has three parts. First a Gaussian mixture of all columns, by expectation maximisation: its size
+and how much its components share are chosen on rows it has not seen. Tables too small to train a
+network on get it at once, pooled over several starts, because that is better still.
+
+Then the proposals, from two anchors: that mixture, and a single Gaussian whose conditionals the
+network may make mixtures of as it likes. The first is better where columns are few, the second where
+they are many and a mixture knows its own rows too well; held-out rows choose. Last the energies, which
+learn what the better of the two misses. Each stops when held-out rows no longer gain, and where they
+gain nothing at all, the mixture alone stays.
 """
 
 import math
@@ -21,10 +25,12 @@ from aem.anchored import AnchoredHead
 from aem.config import ModelConfig, TrainConfig, to_mapping
 from aem.discrete import Discrete, dequantise, lattice, recognise
 from aem.errors import AemError
-from aem.joint import JointMixture, fit_mixture
+from aem.joint import JointMixture, Rows, fit_mixture
 from aem.model import AEM
 from aem.nn.features import LOWEST_FREQUENCY, supported_frequency
+from aem.proposal_training import proposal_score, standardised, train_proposal
 from aem.table import check_table
+from aem.training.checkpoint import Progress
 from aem.training.loop import choose_device, fit, validation_scores
 
 Array = NDArray[np.float64]
@@ -40,9 +46,18 @@ FEW_ROWS = 600  # above, one of the folds is enough to choose by
 SIZES = (1, 2, 4, 8, 16, 32, 64)  # of mixtures
 MOST_COMPONENTS = SIZES[-1]
 CHOOSING = 25  # iterations that tell mixtures apart
-BATCH = 128
-PASSES = 8  # with a learning rate that ends at zero, before the rows are known by heart
-AFFORDABLE = 60_000  # steps × columns: meant to stay within five minutes on two cores
+BATCH = 256
+PASSES, ENERGY_PASSES = 24, 12  # at most: rows may be known by heart before
+PATIENCE = 8
+# Steps × (columns + 20), which is about what they cost: meant to stay within five minutes on two cores.
+AFFORDABLE, ENERGIES_AFFORDABLE = 100_000, 40_000
+# With many columns the waves of each are more than the rows can teach; a wider network is not.
+MANY_COLUMNS = 15
+MIN_SCALE = 1e-3
+COPIES = 16  # of a single Gaussian, for the network to make a mixture of
+SCALE_OF_COPIES = 0.5  # of the Gaussian's, at first
+JUDGED = 20_000  # held-out rows × columns that judge the energies: each takes a hundred nodes
+KNOWN = 0.3  # nats a mixture may favour its own rows by and still be what networks start from
 POOLED = 64  # components of several starts together
 MOST_STARTS = 8
 DRAWS = 8  # of every discrete value from its cell: a network must not learn one draw by heart
@@ -63,6 +78,14 @@ class Settings:
     dropout: float | None = None
     weight_decay: float | None = None
     frequencies: int | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to train the proposals, and then the energies."""
+
+    proposal: TrainConfig
+    energy: TrainConfig
 
 
 @dataclass(frozen=True)
@@ -87,6 +110,7 @@ def fit_table(
     *,
     settings: Settings | None = None,
     most_components: int = MOST_COMPONENTS,
+    keep_mixture: bool = False,
     seed: int = 0,
     device: str = "auto",
     report: Report = silent,
@@ -94,7 +118,8 @@ def fit_table(
 ) -> Fitted:
     """Fit a model to the rows of a table without being told how.
 
-    `most_components` bounds the mixture where the settings leave its size to the data.
+    `most_components` bounds the mixture where the settings leave its size to the data; with
+    `keep_mixture` it is the mixture that networks start from, whatever else would be better.
     """
     settings = settings or Settings()
     _refuse_impossible(settings)
@@ -104,9 +129,8 @@ def fit_table(
     refuse_extreme(x, columns)
     rng = np.random.default_rng(seed)
     discrete = recognise(x, columns)
-    model_config, train_config = choose(x, settings, seed, device)
-    trains = train_config is not None
-    unseen_rows = min(max(len(x) // HELD_OUT, 1), MOST_HELD_OUT) if trains else 0
+    model_config, plan = choose(x, settings, seed, device)
+    unseen_rows = min(max(len(x) // HELD_OUT, 1), MOST_HELD_OUT) if plan else 0
     held_out = rng.permutation(len(x)) < unseen_rows
     offsets = far_from_zero(x)
     spread = dequantise(x, columns, discrete, rng) - offsets
@@ -117,19 +141,8 @@ def fit_table(
     sizes = [k for k in SIZES if k <= most_components and 4 * k <= len(z)]
     if settings.components:
         sizes = [settings.components]
-    joint, chosen = choose_mixture(z, unseen if trains else None, sizes, seed, report)
-    model_config = replace(
-        model_config,
-        components=len(joint.log_weights),
-        lattice=lattice(columns, discrete, offsets),
-    )
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        model = AEM.for_data(model_config, train, columns=columns)
-    if not isinstance(model.head, AnchoredHead):
-        raise TypeError("an automatic model has an anchored proposal")
-    model.head.anchor(joint)
-    model.embedding.frequencies.copy_(_ladder(len(train), model_config.frequencies))
+    joint, chosen = choose_mixture(z, unseen if plan else None, sizes, seed, report)
+    model_config = replace(model_config, lattice=lattice(columns, discrete, offsets))
     about: dict[str, Any] = {
         "rows": len(x),
         "seed": seed,
@@ -139,14 +152,64 @@ def fit_table(
     }
     if offsets.any():
         about["offsets"] = {name: float(o) for name, o in zip(columns, offsets, strict=True) if o}
-    if train_config is None:
-        return Fitted(model.eval(), tuple(discrete), about, held_out)
+    anchored = _anchored(joint, 1, model_config, train, columns, seed)
+    if plan is None:
+        return Fitted(anchored.eval(), tuple(discrete), about, held_out)
     draws = min(DRAWS, max(MOST_DRAWN_ROWS // len(train), 1)) if discrete else 1
     many = [train] + [
         dequantise(train + offsets, columns, discrete, rng) - offsets for _ in range(draws - 1)
     ]  # in its cell each value is drawn anew
-    about["network"] = _train(model, np.concatenate(many), validation, train_config, quiet)
+    models = []
+    if keep_mixture or _generalises(joint, z, unseen):
+        models.append(anchored)
+    if not keep_mixture:
+        gaussian = fit_mixture(z, 1, float(z.shape[1]), seed).with_wide_component(z)
+        models.append(_anchored(gaussian, COPIES, model_config, train, columns, seed))
+    model, about["network"] = _train(
+        anchored, models, np.concatenate(many), validation, plan, quiet
+    )
     return Fitted(model, tuple(discrete), about, held_out)
+
+
+def _generalises(joint: JointMixture, z: Array, unseen: Array) -> bool:
+    """Whether a mixture likes unseen rows about as much as its own.
+
+    If not, then to a network, which sees its own alone, there is nothing left to learn.
+    """
+    own = joint.log_prob(z[: len(unseen)]).mean()
+    return bool(own - joint.log_prob(unseen).mean() < KNOWN)
+
+
+def _anchored(
+    joint: JointMixture,
+    copies: int,
+    config: ModelConfig,
+    train: Array,
+    columns: Sequence[str],
+    seed: int,
+) -> AEM:
+    """A fresh model at a mixture, or at copies of its components side by side, without memory."""
+    joint = joint if copies == 1 else joint.repeated(copies)
+    components = len(joint.log_weights)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = AEM.for_data(replace(config, components=components), train, columns=columns)
+    if not isinstance(model.head, AnchoredHead):
+        raise TypeError("an automatic model has an anchored proposal")
+    model.head.anchor(joint, memory=copies == 1)
+    model.embedding.frequencies.copy_(_ladder(len(train), config.frequencies))
+    if copies > 1:
+        # Components on top of each other would receive the same gradient and never part.
+        places = torch.special.ndtri((torch.arange(copies) + 0.5) / copies)
+        with torch.no_grad():
+            _, shift, stretch = (
+                model.arnn.final.bias.view(train.shape[1], -1)[:, : 3 * components]
+                .view(-1, 3, components)[..., :-1]
+                .unbind(1)
+            )
+            shift.copy_(places.repeat(len(joint.log_weights) // copies))
+            stretch.fill_(math.log(SCALE_OF_COPIES))
+    return model
 
 
 def _refuse_impossible(settings: Settings) -> None:
@@ -177,9 +240,7 @@ def refuse_extreme(x: Array, columns: Sequence[str]) -> None:
         )
 
 
-def choose(
-    x: Array, settings: Settings, seed: int, device: str
-) -> tuple[ModelConfig, TrainConfig | None]:
+def choose(x: Array, settings: Settings, seed: int, device: str) -> tuple[ModelConfig, Plan | None]:
     """Sizes of the networks and how to train them; no training for a table too small for it."""
     rows, columns = x.shape
 
@@ -187,34 +248,43 @@ def choose(
         value = getattr(settings, name)
         return otherwise if value is None else value
 
-    steps = given("steps", 0 if rows < FEWEST_ROWS_TO_TRAIN else _steps(rows, columns))
-    hidden = max(given("hidden", 192 if rows < 10_000 else 256), columns)
+    trains = settings.steps != 0 and (settings.steps or rows >= FEWEST_ROWS_TO_TRAIN)
+    if not trains:
+        return ModelConfig(
+            hidden=max(16, columns), blocks=2, gamma=1, energy_hidden=1, energy_blocks=0,
+            proposal="anchored", min_scale=MIN_SCALE, frequencies=0,
+        ), None  # fmt: skip
+    few = columns < MANY_COLUMNS
     model = ModelConfig(
-        hidden=hidden if steps else max(16, columns),
+        hidden=max(given("hidden", 256 if few else 512), columns),
         blocks=2,
-        dropout=given("dropout", 0.2 if columns < 15 else 0.3),
-        gamma=32 if steps else 1,
-        energy_hidden=48 if steps else 1,
-        energy_blocks=1 if steps else 0,
+        dropout=given("dropout", 0.2),
+        gamma=32,
+        energy_hidden=48,
+        energy_blocks=1,
         proposal="anchored",
-        min_scale=1e-3,
-        frequencies=given("frequencies", 4 if rows < 10_000 else 6) if steps else 0,
+        min_scale=MIN_SCALE,
+        frequencies=given("frequencies", (4 if rows < 10_000 else 6) if few else 0),
     )
-    if not steps:
-        return model, None
-    train = TrainConfig(
-        steps=steps,
-        batch_size=given("batch_size", BATCH),
-        learning_rate=given("learning_rate", 1e-3),
+    batch = given("batch_size", BATCH)
+    proposal = TrainConfig(
+        steps=given("steps", _steps(rows, columns, PASSES, batch, AFFORDABLE)),
+        batch_size=batch,
+        learning_rate=given("learning_rate", 3e-3),
         weight_decay=given("weight_decay", 0.05),
-        nodes=8,
-        averaging=0.99 if steps < 2000 else 0.995,
-        validate_every=min(max(steps // 40, 10), steps),
-        patience=8,
+        averaging=0.995,
+        patience=PATIENCE,
         seed=seed,
         device=device,
     )
-    return model, train
+    steps = given("steps", _steps(rows, columns, ENERGY_PASSES, batch, ENERGIES_AFFORDABLE))
+    energy = replace(proposal, steps=steps, learning_rate=proposal.learning_rate / 10, nodes=8)
+    return model, Plan(
+        *(
+            replace(config, validate_every=min(max(config.steps // validations, 10), config.steps))
+            for config, validations in ((proposal, 30), (energy, 20))
+        )
+    )
 
 
 def _ladder(rows: int, count: int) -> Tensor:
@@ -227,10 +297,9 @@ def _ladder(rows: int, count: int) -> Tensor:
     return torch.from_numpy(ladder).float()
 
 
-def _steps(rows: int, columns: int) -> int:
-    """Enough to pass over the rows some eight times, as far as five minutes of a CPU allow."""
-    affordable = AFFORDABLE / max(columns, 4)
-    return int(min(max(rows * PASSES / BATCH, 300), affordable))
+def _steps(rows: int, columns: int, passes: int, batch: int, affordable: float) -> int:
+    """Enough to pass over the rows so often, as far as five minutes of a CPU allow."""
+    return int(min(max(rows * passes / batch, 100), affordable / (columns + 20)))
 
 
 def choose_mixture(
@@ -241,14 +310,16 @@ def choose_mixture(
     Without held-out rows they come from cross-validation, and all rows fit the mixture that is kept.
     """
     columns = z.shape[1]
-    folds = [(z, unseen)] if unseen is not None else _folds(z, seed)
+    splits = [(z, unseen)] if unseen is not None else _folds(z, seed)
+    folds = [(Rows(a, seed), b) for a, b in splits]
+    rows = folds[0][0] if unseen is not None else Rows(z, seed)
     best = (-math.inf, 1, 0.0)
     for done, size in enumerate(sizes):
         tried = []
         for prior in (0.2 * columns, columns, 4.0 * columns):
             scores = [
                 fit_mixture(a, size, prior, seed, CHOOSING)
-                .with_wide_component(a)
+                .with_wide_component(a.z)
                 .log_prob(b)
                 .mean()
                 for a, b in folds
@@ -262,7 +333,7 @@ def choose_mixture(
         best = max(best, *tried)
     score, size, prior = best
     starts = min(max(POOLED // size, 1), MOST_STARTS)
-    mixtures = [fit_mixture(z, size, prior, seed + start) for start in range(starts)]
+    mixtures = [fit_mixture(rows, size, prior, seed + start) for start in range(starts)]
     joint = JointMixture.pooled(mixtures).with_wide_component(z)
     return joint, {"components": size, "prior_rows": prior, "starts": starts, "score": score}
 
@@ -274,26 +345,49 @@ def _folds(z: Array, seed: int) -> list[tuple[Array, Array]]:
 
 
 def _train(
-    model: AEM, train: Array, validation: Array, config: TrainConfig, quiet: bool
-) -> dict[str, Any]:
-    """Train the networks; keep them only if held-out rows gain."""
-    device = choose_device(config.device)
-    model.to(device).eval()
+    mixture: AEM,
+    models: Sequence[AEM],
+    train: Array,
+    validation: Array,
+    plan: Plan,
+    quiet: bool,
+) -> tuple[AEM, dict[str, Any]]:
+    """Train the proposals of models, then the energies of the best; what held-out rows gain stays.
+
+    Where nothing is better the mixture remains, which may be one of the models.
+    """
+    device = choose_device(plan.energy.device)
+    mixture.to(device).eval()
+    unseen = standardised(mixture, validation, device)
+    alone = best = proposal_score(mixture, unseen)
+    model, first, scores = mixture, Progress(), []
+    for candidate in models:
+        before = {name: value.clone() for name, value in candidate.state_dict().items()}
+        progress = train_proposal(candidate, train, validation, plan.proposal)
+        scores.append(progress.best_score)
+        if progress.best_score > best:
+            model, best, first = candidate, progress.best_score, progress
+        else:
+            candidate.load_state_dict(before)
+    judges = unseen[: max(JUDGED // unseen.shape[1], 1)]
+    without, _ = validation_scores(model, judges, None)
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    shift, scale = model.shift.double().cpu().numpy(), model.scale.double().cpu().numpy()
-    z = torch.from_numpy((validation - shift) / scale).to(device, model.shift.dtype)
-    alone, _ = validation_scores(model, z, None)
-    progress = fit(model, train, validation, config, quiet=quiet)
-    if not progress.best_score > alone:
+    progress = fit(model, train, validation[: len(judges)], plan.energy, quiet=quiet)
+    gain = max(progress.best_score - without, 0.0)
+    if not gain:
         model.load_state_dict(before)
     model.eval()
-    return {
-        "train": to_mapping(config),
-        "steps": progress.step,
-        "best_step": progress.best_step,
-        "seconds": round(progress.seconds, 2),
-        "validation_log_prob": progress.best_score,
+    return model, {
+        "train": to_mapping(plan.energy),
+        "proposal": to_mapping(plan.proposal),
+        "anchor": "mixture" if model is mixture else "gaussian",
+        "steps": first.step + progress.step,
+        "best_step": first.step + progress.best_step if gain else first.best_step,
+        "seconds": round(first.seconds + progress.seconds, 2),
+        "validation_log_prob": best + gain,
+        "proposal_validation_log_prob": scores,
         "mixture_validation_log_prob": alone,
-        "kept": bool(progress.best_score > alone),
-        "history": progress.history,
+        "kept": best + gain > alone,
+        "history": first.history
+        + [{**point, "step": first.step + point["step"]} for point in progress.history],
     }

@@ -175,9 +175,9 @@ class AEMDensity(DensityMixin, _TableEstimator):  # type: ignore[misc]
     hidden
         units of the autoregressive network.
     steps
-        training steps of the networks; 0 keeps the mixture alone.
+        training steps of the proposal, and again of the energies; 0 keeps the mixture alone.
     batch_size, learning_rate, dropout, weight_decay
-        of that training.
+        of that training; the energies learn at a tenth of the rate.
     frequencies
         Fourier features of each value.
     device

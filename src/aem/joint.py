@@ -1,6 +1,6 @@
 """A Gaussian mixture of all columns together, fitted by expectation maximisation.
 
-It is where the proposals of an automatic fit start (`aem.proposals.JointHead`): on a small table it
+It is where the proposals of an automatic fit start (`aem.anchored.AnchoredHead`): on a small table it
 is hard to beat, and what a network adds to it can be judged on held-out rows.
 
 Covariances are shrunk towards the one the components share: with few rows a component keeps the
@@ -24,6 +24,7 @@ WIDE_SHARE = 1e-4
 WIDE_SCALE = 10.0  # of the whole table's deviations
 SMALLEST_VARIANCE = 1e-6  # of standardised columns
 MOST_ROWS = 30_000  # more rows teach a mixture nothing
+MOST_PRODUCTS = 3e7  # numbers: 240 MB
 ITERATIONS = 80
 CONCENTRATIONS = 3
 SETTLED = 1e-4  # nats a row an iteration must gain to go on
@@ -39,10 +40,11 @@ class JointMixture:
 
     def log_prob(self, z: Array) -> Array:
         """Log density of each row."""
-        density: Array = logsumexp(self._joint(z), axis=1)
+        density: Array = logsumexp(self.by_component(z), axis=1)
         return density
 
-    def _joint(self, z: Array) -> Array:
+    def by_component(self, z: Array) -> Array:
+        """Log densities [B, K] of each row and component, with its weight."""
         terms = np.empty((len(z), len(self.log_weights)))
         constant = 0.5 * z.shape[1] * math.log(2 * math.pi)
         identity = np.eye(z.shape[1])
@@ -67,12 +69,6 @@ class JointMixture:
         factors: Array = np.linalg.cholesky(covariances).astype(np.float64)
         return JointMixture(self.log_weights, self.means, factors)
 
-    def responsibilities(self, z: Array) -> tuple[Array, float]:
-        """How much of each row is each component's, and the rows' mean log density."""
-        terms = self._joint(z)
-        total = logsumexp(terms, axis=1, keepdims=True)
-        return np.exp(terms - total), float(total.mean())
-
     @staticmethod
     def pooled(mixtures: Sequence["JointMixture"]) -> "JointMixture":
         """Equal parts of several mixtures."""
@@ -81,6 +77,15 @@ class JointMixture:
             np.concatenate([m.means for m in mixtures]),
             np.concatenate([m.factors for m in mixtures]),
         )
+
+    def repeated(self, copies: int) -> "JointMixture":
+        """The same with every component but the last, the wide one, as several equal ones."""
+        weights = np.append(
+            np.repeat(self.log_weights[:-1] - math.log(copies), copies), self.log_weights[-1]
+        )
+        means = np.vstack((np.repeat(self.means[:-1], copies, axis=0), self.means[-1:]))
+        factors = np.concatenate((np.repeat(self.factors[:-1], copies, axis=0), self.factors[-1:]))
+        return JointMixture(weights, means, factors)
 
     def with_wide_component(self, z: Array) -> "JointMixture":
         """The same and, with a small share, the shape of the whole table many times enlarged."""
@@ -92,32 +97,93 @@ class JointMixture:
         )
 
 
+class Rows:
+    """Standardised rows to fit mixtures to, with their products: EM is then two matrix products.
+
+    A log density of a Gaussian is linear in the products of a row's columns, and so are the moments
+    of a component. Where these are too many to keep, components are taken one by one.
+    """
+
+    def __init__(self, z: Array, seed: int) -> None:
+        if len(z) > MOST_ROWS:
+            chosen = np.random.default_rng(seed).choice(len(z), MOST_ROWS, replace=False)
+            z = z[chosen]
+        self.z = z
+        rows, columns = z.shape
+        self.pairs = np.tril_indices(columns)
+        self.products: Array | None = None
+        if rows * (len(self.pairs[0]) + columns + 1) <= MOST_PRODUCTS:
+            parts = (z[:, self.pairs[0]] * z[:, self.pairs[1]], z, np.ones((rows, 1)))
+            self.products = np.concatenate(parts, axis=1)
+        self._starts: dict[tuple[int, int], NDArray[np.int32]] = {}
+
+    def clusters(self, count: int, seed: int) -> NDArray[np.int32]:
+        """Where expectation maximisation starts."""
+        if (count, seed) not in self._starts:
+            found = KMeans(count, n_init=1, random_state=seed).fit_predict(self.z)
+            self._starts[count, seed] = found
+        return self._starts[count, seed]
+
+    def log_densities(self, mixture: JointMixture) -> Array:
+        """Of each row and component, with its weight."""
+        if self.products is None:
+            return mixture.by_component(self.z)
+        lower, upper = self.pairs
+        columns = self.z.shape[1]
+        whitening = np.linalg.inv(mixture.factors)
+        precision = whitening.transpose(0, 2, 1) @ whitening
+        linear = np.einsum("kij,kj->ki", precision, mixture.means)
+        log_scale = np.log(np.diagonal(mixture.factors, axis1=1, axis2=2)).sum(1)
+        constant = mixture.log_weights - log_scale - 0.5 * columns * math.log(2 * math.pi)
+        constant -= 0.5 * (linear * mixture.means).sum(1)
+        quadratic = precision[:, lower, upper] * np.where(lower == upper, -0.5, -1.0)
+        terms: Array = self.products @ np.hstack((quadratic, linear, constant[:, None])).T
+        return terms
+
+    def moments(self, shares: Array) -> tuple[Array, Array, Array]:
+        """Counts [K], sums [K, D] and sums of products [K, D, D] of rows shared out like this."""
+        columns = self.z.shape[1]
+        if self.products is None:
+            products = np.stack([(self.z * share[:, None]).T @ self.z for share in shares.T])
+            return shares.sum(0), shares.T @ self.z, products
+        sums = shares.T @ self.products
+        products = np.empty((len(sums), columns, columns))
+        lower, upper = self.pairs
+        products[:, lower, upper] = products[:, upper, lower] = sums[:, : len(lower)]
+        return sums[:, -1], sums[:, len(lower) : -1], products
+
+
 def fit_mixture(
-    z: Array, components: int, prior: float, seed: int, iterations: int = ITERATIONS
+    z: Array | Rows, components: int, prior: float, seed: int, iterations: int = ITERATIONS
 ) -> JointMixture:
     """Fit K Gaussians to standardised rows; `prior` is how many rows the shared shape counts for."""
-    rng = np.random.default_rng(seed)
-    if len(z) > MOST_ROWS:
-        z = z[rng.choice(len(z), MOST_ROWS, replace=False)]
-    start = KMeans(components, n_init=1, random_state=seed).fit_predict(z)
-    shares, last = np.eye(components)[start], -math.inf
+    rows = z if isinstance(z, Rows) else Rows(z, seed)
+    shares, last = np.eye(components)[rows.clusters(components, seed)], -math.inf
     for _ in range(iterations):
-        mixture = _maximise(z, shares, prior)
-        shares, level = mixture.responsibilities(z)
+        mixture = _maximise(rows, shares, prior)
+        shares, level = _share_out(rows.log_densities(mixture))
         if level - last < SETTLED:
             break
         last = level
     return mixture
 
 
-def _maximise(z: Array, shares: Array, prior: float) -> JointMixture:
+def _share_out(terms: Array) -> tuple[Array, float]:
+    """How much of each row is each component's, and the rows' mean log density."""
+    largest = terms.max(axis=1, keepdims=True)
+    shares: Array = np.exp(np.subtract(terms, largest, out=terms), out=terms)
+    total = shares.sum(axis=1, keepdims=True)
+    level = float((largest + np.log(total)).mean())
+    return np.divide(shares, total, out=shares), level
+
+
+def _maximise(table: Rows, shares: Array, prior: float) -> JointMixture:
     """The mixture that makes rows, shared out like this, most likely."""
-    rows, columns = z.shape
-    counts = shares.sum(0) + 1e-9
-    means = shares.T @ z / counts[:, None]
-    scatter = np.stack([(z * share[:, None]).T @ z for share in shares.T]) - counts[
-        :, None, None
-    ] * (means[:, :, None] * means[:, None, :])
+    rows, columns = table.z.shape
+    counts, sums, products = table.moments(shares)
+    counts = counts + 1e-9
+    means = sums / counts[:, None]
+    scatter = products - counts[:, None, None] * (means[:, :, None] * means[:, None, :])
     common = scatter.sum(0) / rows
     # Few rows for many columns leave directions without any variance: lean on the columns' own.
     lean = columns / (columns + rows)

@@ -56,7 +56,13 @@ def fit_robustly(
             level = Views.of(TableModel(coarse), rows).score(rows)
             kept = level >= np.quantile(level, share)
     fitted = fit_table(
-        rows[kept], columns, settings=settings, most_components=most, seed=seed, device=device
+        rows[kept],
+        columns,
+        settings=settings,
+        most_components=most,
+        keep_mixture=True,
+        seed=seed,
+        device=device,
     )
     return fitted, kept
 

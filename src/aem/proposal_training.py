@@ -1,0 +1,96 @@
+"""Training of a proposal by itself: a step costs a fraction of one with energies.
+
+The energies of a model measure what its proposal misses; a proposal that held-out rows are content
+with already leaves them little to do, and little to get wrong.
+"""
+
+import copy
+import math
+import time
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from aem.config import TrainConfig
+from aem.model import AEM
+from aem.training.batches import Batches
+from aem.training.checkpoint import Progress
+from aem.training.descent import Descent
+from aem.training.loop import choose_device
+from aem.training.schedule import averaging_decay, cosine
+from aem.training.steps import objective
+
+BLOCK = 1024  # rows scored together
+
+
+@torch.no_grad()
+def proposal_score(model: AEM, z: Float[Tensor, "N D"]) -> float:
+    """Mean log q of standardised rows, in the units of the data."""
+    total = 0.0
+    for rows in z.split(BLOCK):
+        log_q = model.conditionals(rows).proposal.log_prob(rows[..., None])
+        total += float(log_q.sum(dtype=torch.float64))
+    return total / len(z) - float(model.scale.double().log().sum())
+
+
+def standardised(model: AEM, x: NDArray[np.float64], device: torch.device) -> Float[Tensor, "N D"]:
+    """Rows as the networks see them."""
+    shift, scale = model.shift.double().cpu().numpy(), model.scale.double().cpu().numpy()
+    return torch.from_numpy((x - shift) / scale).to(device, model.shift.dtype)
+
+
+def train_proposal(
+    model: AEM, train: NDArray[np.float64], validation: NDArray[np.float64], config: TrainConfig
+) -> Progress:
+    """Train the proposal in place; the best averaged weights remain, and the energy as it was."""
+    device = choose_device(config.device)
+    model.to(device).train()
+    rows, unseen = (standardised(model, x, device) for x in (train, validation))
+    untrained = copy.deepcopy(model.state_dict())
+    average = copy.deepcopy(model).eval().requires_grad_(False)
+    descent = Descent(model, average, config)
+    batches = Batches(len(rows), config.batch_size, config.seed, device)
+    progress, started = Progress(), time.monotonic()
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(config.seed)
+        while progress.step < config.steps and not _exhausted(progress, config):
+            rate = cosine(progress.step, config.steps, config.learning_rate)
+            descent.schedule(rate, averaging_decay(progress.step, config.averaging))
+            z = rows[batches.indices(progress.step)]
+            loss = objective(model, z, None, config, proposal_only=True)
+            descent(loss)
+            progress.step += 1
+            if progress.step % config.validate_every == 0 or progress.step == config.steps:
+                score, value = proposal_score(average, unseen), float(loss.detach())
+                if not math.isfinite(value + score):
+                    break  # what was best before remains
+                seconds = time.monotonic() - started
+                _record(progress, average, score, value, seconds)
+        descent.release()
+    progress.seconds = time.monotonic() - started
+    model.load_state_dict(progress.best_weights or untrained)
+    model.eval()
+    return progress
+
+
+def _exhausted(progress: Progress, config: TrainConfig) -> bool:
+    waited = (progress.step - progress.best_step) // config.validate_every
+    return bool(config.patience and progress.best_weights and waited >= config.patience)
+
+
+def _record(progress: Progress, average: AEM, score: float, loss: float, seconds: float) -> None:
+    progress.history.append(
+        {
+            "step": progress.step,
+            "seconds": round(seconds, 3),
+            "loss": loss,
+            "validation_log_prob": score,
+            "validation_proposal_log_prob": score,
+        }
+    )
+    if score > progress.best_score:
+        progress.best_score, progress.best_step = score, progress.step
+        progress.best_weights = {k: v.detach().clone() for k, v in average.state_dict().items()}
