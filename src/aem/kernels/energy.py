@@ -50,6 +50,17 @@ class Launch:
     programs: int = PROGRAMS
 
 
+@dataclass(frozen=True)
+class Weights:
+    """The network's: of its first layer for the bias and the value, its final layer's, its blocks'."""
+
+    first_bias: Tensor
+    value: Tensor
+    final: Tensor
+    final_bias: Tensor
+    blocks: Memory
+
+
 # Measured, not derived.
 FORWARD = {32: Launch(128, 4, 2), 64: Launch(128, 8, 2), 128: Launch(128, 8, 2)}
 SINGLE = {32: Launch(64, 4, 1), 64: Launch(64, 4, 1), 128: Launch(64, 4, 1)}  # in float32
@@ -296,15 +307,13 @@ class FusedEnergy(torch.autograd.Function):
         whole = triton.cdiv(x.numel(), WHOLE) * WHOLE
         save = any(ctx.needs_input_grad)
         memory = memory_of(blocks, kind)
+        weights = Weights(first_bias, value, final, final_bias, memory)
         # Whole tiles: no store or load of them needs a mask.
         saved = memory.half.new_empty((2 * count + 1 if save else 0, whole, hidden))
         # Drawn on the device: a captured graph gets another one at every replay.
         seed = torch.randint(2**31 - 1, (1,), device=x.device) if dropout else saved
         through = _narrow_forward if hidden <= WIDEST else _wide_forward
-        out = through(
-            x, frequencies, projected, first_bias, value, final, final_bias, memory, saved, seed,
-            dropout, tanh,
-        )  # fmt: skip
+        out = through(x, frequencies, projected, weights, saved, seed, dropout, tanh)
         if save:
             ctx.save_for_backward(x, frequencies, final, saved, *blocks)
             ctx.memory, ctx.dropout, ctx.tanh = memory, dropout, tanh
@@ -358,11 +367,7 @@ def _narrow_forward(
     x: Tensor,
     frequencies: Tensor,
     projected: Tensor,
-    first_bias: Tensor,
-    value: Tensor,
-    final: Tensor,
-    final_bias: Tensor,
-    memory: Memory,
+    weights: Weights,
     saved: Tensor,
     seed: Tensor,
     dropout: float,
@@ -370,20 +375,20 @@ def _narrow_forward(
 ) -> Tensor:
     """All blocks in one launch."""
     _, whole, hidden = saved.shape
+    memory = weights.blocks
     kind = memory.half.dtype
     launch = (FORWARD if kind == torch.bfloat16 else SINGLE)[hidden]
     layer = hidden * hidden + hidden
     count = len(memory.half) // (2 * layer)
     out = torch.empty_like(x, dtype=torch.float32)
     _energy_forward[(whole // launch.rows,)](
-        x, frequencies, projected, first_bias, value, memory.half, memory.weights,
-        final, final_bias, multipliers(count, hidden, x.device), out, saved, seed,
+        x, frequencies, projected, weights.first_bias, weights.value, memory.half, memory.weights,
+        weights.final, weights.final_bias, multipliers(count, hidden, x.device), out, saved, seed,
         x.numel(), whole * hidden, x.shape[-1], *frequencies.shape,
         int(dropout * 2**32), 1 / (1 - dropout),
         H=hidden, PADDED=_padded(frequencies.shape[-1]), BLOCKS=count, ROWS=launch.rows,
         PIECES=PIECES[hidden], TANH=tanh, DROPOUT=dropout > 0, SAVE=len(saved) > 0,
-        STAGES=launch.stages,
-        num_warps=launch.warps,
+        STAGES=launch.stages, num_warps=launch.warps,
     )  # fmt: skip
     return out
 
@@ -392,11 +397,7 @@ def _wide_forward(
     x: Tensor,
     frequencies: Tensor,
     projected: Tensor,
-    first_bias: Tensor,
-    value: Tensor,
-    final: Tensor,
-    final_bias: Tensor,
-    memory: Memory,
+    weights: Weights,
     saved: Tensor,
     seed: Tensor,
     dropout: float,
@@ -405,15 +406,16 @@ def _wide_forward(
     """A layer a launch, for networks too wide to keep on chip."""
     (_, whole, hidden), m = saved.shape, x.numel()
     kind, nodes = saved.dtype, x.shape[-1]
+    memory = weights.blocks
     layers = memory.half.view(-1, hidden * hidden + hidden)
     biases = memory.weights.view_as(layers)[:, hidden**2 :]
     place = torch.arange(len(x), device=x.device) % len(frequencies)
     embedded = fourier_features(x, frequencies[place][:, None, :])
     h = torch.zeros((whole, hidden), device=x.device)
-    first = embedded.to(kind) @ value.to(kind).t() + (projected + first_bias)[:, None, :]
-    h[:m] = first.view(m, hidden)
-    everything = torch.full((triton.cdiv(hidden, LARGE.columns),), hidden, device=x.device)
-    ends = everything.to(torch.int32)
+    by_value = embedded.to(kind) @ weights.value.to(kind).t()
+    h[:m] = (by_value + (projected + weights.first_bias)[:, None, :]).view(m, hidden)
+    tiles = triton.cdiv(hidden, LARGE.columns)
+    ends = torch.full((tiles,), hidden, dtype=torch.int32, device=x.device)  # nothing masked
     a, u = h.new_empty((2, whole, hidden), dtype=kind)
     a.copy_(h.tanh() if tanh else h.relu())
     factors = multipliers(len(layers) // 2, hidden, x.device)
@@ -429,7 +431,7 @@ def _wide_forward(
         forward_layer(u, second, biases[k + 1], ends, LARGE, total=h, add=True, active=a, tanh=tanh)
     if len(saved):
         saved[-1] = a
-    f: Tensor = a[:m].float() @ final + final_bias
+    f: Tensor = a[:m].float() @ weights.final + weights.final_bias
     return f.view(-1, nodes)
 
 
@@ -504,7 +506,5 @@ def energy_in_single(
     memory = memory_of(blocks, torch.float32)
     whole = triton.cdiv(x.numel(), WHOLE) * WHOLE
     nothing = memory.half.new_empty((0, whole, projected.shape[-1]))
-    return _narrow_forward(
-        x, frequencies, projected, first_bias, value, final, final_bias, memory, nothing, nothing,
-        0.0, tanh,
-    )  # fmt: skip
+    weights = Weights(first_bias, value, final, final_bias, memory)
+    return _narrow_forward(x, frequencies, projected, weights, nothing, nothing, 0.0, tanh)
