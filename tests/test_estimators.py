@@ -89,12 +89,12 @@ def test_networks_are_trained_and_reproducible() -> None:
     a = rng.normal(size=1100)
     x = np.stack((a, np.sin(3 * a) + 0.05 * rng.normal(size=1100)), axis=1)
     estimator = AEMDensity(
-        steps=60, batch_size=128, components=4, hidden=16, frequencies=3, learning_rate=3e-3
+        steps=150, batch_size=128, components=4, hidden=16, frequencies=3, learning_rate=3e-3
     )
     fitted = [clone(estimator).fit(x) for _ in range(2)]
     network = fitted[0].model_.about["network"]
     assert network["kept"]
-    assert network["validation_log_prob"] > network["mixture_validation_log_prob"] + 0.02
+    assert network["validation_log_prob"] > network["mixture_validation_log_prob"] + 0.5
     np.testing.assert_array_equal(fitted[0].score_samples(x[:9]), fitted[1].score_samples(x[:9]))
     alone = AEMDensity(steps=0, components=4).fit(x)
     assert alone.model_.about["network"] is None
