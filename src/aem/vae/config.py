@@ -45,14 +45,15 @@ class DataConfig:
 class AugmentConfig:
     """By how much training images are deformed, at a strength of one; stages say at which."""
 
-    shift: float = 0.5  # pixels at most, like the next four in either direction
+    shift: float = 0.5  # pixels at most in either direction, like the next three
     rotation: float = 8.0  # degrees
     zoom: float = 0.06  # share of the size, width and height on their own
     shear: float = 0.1
     elastic: float = 0.5  # pixels, the spread of the displacements that bend an image
+    contrast: float = 0.16  # gained from a strength of a half on, as much as resampling has blurred
 
     def __post_init__(self) -> None:
-        _not_negative("augment", self, "shift", "rotation", "shear", "elastic")
+        _not_negative("augment", self, "shift", "rotation", "shear", "elastic", "contrast")
         _fraction("augment", self, "zoom")
 
 

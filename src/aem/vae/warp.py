@@ -47,5 +47,7 @@ def warp(
     grid = F.affine_grid(rows, list(grey.shape), align_corners=False)
     field = F.interpolate(bends, (height, width), mode="bicubic", align_corners=True)
     grid = grid + field.movedim(1, -1)
-    # Bicubic: edges stay as sharp as they were.
-    return F.grid_sample(grey, grid, mode="bicubic", align_corners=False).clamp(0, 1)
+    moved = F.grid_sample(grey, grid, mode="bicubic", align_corners=False)
+    # Between pixels even bicubic levels are duller: as many pixels should be in doubt as before.
+    blurred = torch.as_tensor(2.0 * strength, device=grey.device).clamp(max=1)
+    return (0.5 + (1 + config.contrast * blurred) * (moved - 0.5)).clamp(0, 1)
