@@ -63,9 +63,11 @@ def pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     spec = importlib.util.spec_from_file_location("render_vae", SCRIPT)
     assert spec is not None
     assert spec.loader is not None
+    monkeypatch.syspath_prepend(SCRIPT.parent)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     monkeypatch.setattr(module, "ROOT", tmp_path)
+    monkeypatch.setattr("pages.ROOT", tmp_path)
     return module
 
 
