@@ -6,6 +6,7 @@ import torch
 from scipy.stats import multivariate_normal
 
 import aem.joint
+from aem.automatic import _ladders
 from aem.config import ModelConfig, TrainConfig
 from aem.joint import JointMixture, Rows, central_rows, fit_mixture
 from aem.model import AEM
@@ -201,3 +202,14 @@ def test_columns_by_themselves_and_blurred(joint: JointMixture) -> None:
         joint.log_prob(z),
         rtol=1e-5,
     )
+
+
+def test_frequencies_are_higher_where_rows_crowd() -> None:
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(4000, 3))
+    z[:, 1:] = np.where(rng.random((4000, 2)) < 0.9, 0.05, 3.0) * z[:, 1:]
+    cells = np.array([False, False, True])
+    normal, crowded, discrete = _ladders(z, cells, 5)[:, -1].tolist()
+    assert normal == pytest.approx(discrete, rel=0.1)
+    assert 10 * normal < crowded < 33 * normal
+    assert _ladders(z, cells, 0).shape == (3, 0)

@@ -54,6 +54,8 @@ AFFORDABLE, ENERGIES_AFFORDABLE = 100_000, 40_000
 # With many columns the waves of each are more than the rows can teach; a wider network is not.
 MANY_COLUMNS = 15
 MIN_SCALE = 1e-3
+NORMAL_QUARTILES = 1.349  # deviations between them
+MOST_CROWDING = 32.0
 COPIES = 16  # of a single Gaussian, for the network to make a mixture of
 SCALE_OF_COPIES = 0.5  # of the Gaussian's, at first
 JUDGED = 20_000  # held-out rows × columns that judge the energies: each takes a hundred nodes
@@ -197,7 +199,9 @@ def _anchored(
     if not isinstance(model.head, AnchoredHead):
         raise TypeError("an automatic model has an anchored proposal")
     model.head.anchor(joint, memory=copies == 1)
-    model.embedding.frequencies.copy_(_ladder(len(train), config.frequencies))
+    z = (train - train.mean(0)) / train.std(0)
+    cells = np.array([step > 0 for _, step in config.lattice] or [False] * z.shape[1])
+    model.embedding.frequencies.copy_(_ladders(z, cells, config.frequencies))
     if copies > 1:
         # Components on top of each other would receive the same gradient and never part.
         places = torch.special.ndtri((torch.arange(copies) + 0.5) / copies)
@@ -264,7 +268,7 @@ def choose(x: Array, settings: Settings, seed: int, device: str) -> tuple[ModelC
         energy_blocks=1,
         proposal="anchored",
         min_scale=MIN_SCALE,
-        frequencies=given("frequencies", (4 if rows < 10_000 else 6) if few else 0),
+        frequencies=given("frequencies", (4 if rows < 10_000 else 8) if few else 0),
     )
     batch = given("batch_size", BATCH)
     proposal = TrainConfig(
@@ -287,14 +291,18 @@ def choose(x: Array, settings: Settings, seed: int, device: str) -> tuple[ModelC
     )
 
 
-def _ladder(rows: int, count: int) -> Tensor:
-    """Frequencies as high as the rows support, and no higher.
+def _ladders(z: Array, cells: NDArray[np.bool_], count: int) -> Tensor:
+    """Frequencies [D, F] of standardised columns, as high as the rows support, and no higher.
 
-    A comb of rounded values is not for a practitioner's density to find: it would call every row
-    that was rounded otherwise impossible. Where values repeat the column is discrete anyway.
+    Where most rows crowd into a small part of a column's range, as with a long tail, they support
+    higher ones; not so in a discrete column, where they would tell nothing but places in its cells. A
+    comb of rounded values is not for a practitioner's density to find: it would call every row that
+    was rounded otherwise impossible. Where values repeat the column is discrete anyway.
     """
-    ladder = np.geomspace(LOWEST_FREQUENCY, supported_frequency(rows), count)
-    return torch.from_numpy(ladder).float()
+    low, high = np.quantile(z, (0.25, 0.75), axis=0)
+    crowding = np.clip(NORMAL_QUARTILES / np.maximum(high - low, 1e-9), 1.0, MOST_CROWDING)
+    top = np.where(cells, 1.0, crowding) * supported_frequency(len(z))
+    return torch.from_numpy(np.geomspace(LOWEST_FREQUENCY, top, count).T).float()
 
 
 def _steps(rows: int, columns: int, passes: int, batch: int, affordable: float) -> int:
