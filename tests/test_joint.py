@@ -103,6 +103,8 @@ def test_a_proposal_trained_alone_gains_on_unseen_rows(joint: JointMixture) -> N
     assert proposal_score(model, unseen) == pytest.approx(progress.best_score)
     for name, value in model.energy.state_dict().items():
         torch.testing.assert_close(value, energy[name])
+    behind = train_proposal(model, x[:500], x[500:], config, rival=progress.best_score + 100)
+    assert behind.step == 20
 
 
 def test_pooling_averages_densities(joint: JointMixture) -> None:

@@ -371,7 +371,7 @@ def _train(
     model, first, scores = mixture, Progress(), []
     for candidate in models:
         before = {name: value.clone() for name, value in candidate.state_dict().items()}
-        progress = train_proposal(candidate, train, validation, plan.proposal)
+        progress = train_proposal(candidate, train, validation, plan.proposal, best)
         scores.append(progress.best_score)
         if progress.best_score > best:
             model, best, first = candidate, progress.best_score, progress

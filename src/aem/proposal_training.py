@@ -24,6 +24,7 @@ from aem.training.schedule import averaging_decay, cosine
 from aem.training.steps import objective
 
 BLOCK = 1024  # rows scored together
+OUT_OF_REACH = 1.5  # nats: none of the tables looked at gained as many after a third of the steps
 
 
 @torch.no_grad()
@@ -43,9 +44,16 @@ def standardised(model: AEM, x: NDArray[np.float64], device: torch.device) -> Fl
 
 
 def train_proposal(
-    model: AEM, train: NDArray[np.float64], validation: NDArray[np.float64], config: TrainConfig
+    model: AEM,
+    train: NDArray[np.float64],
+    validation: NDArray[np.float64],
+    config: TrainConfig,
+    rival: float = -math.inf,
 ) -> Progress:
-    """Train the proposal in place; the best averaged weights remain, and the energy as it was."""
+    """Train the proposal in place; the best averaged weights remain, and the energy as it was.
+
+    Early, if it is so far behind a rival's score that the rest of the steps would not make up for it.
+    """
     device = choose_device(config.device)
     model.to(device).train()
     rows, unseen = (standardised(model, x, device) for x in (train, validation))
@@ -69,6 +77,9 @@ def train_proposal(
                     break  # what was best before remains
                 seconds = time.monotonic() - started
                 _record(progress, average, score, value, seconds)
+                late = progress.step >= config.steps / 3
+                if late and progress.best_score < rival - OUT_OF_REACH:
+                    break
         descent.release()
     progress.seconds = time.monotonic() - started
     model.load_state_dict(progress.best_weights or untrained)
