@@ -2,12 +2,15 @@
 
 import builtins
 import os
-from importlib.util import find_spec
 from typing import Any
 
+import pytest
 import torch
 
 GPU = torch.cuda.is_available()
+if not GPU:
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # read when Triton is first imported
+pytest.importorskip("triton", reason="Triton is not installed")
 DEVICE = torch.device("cuda" if GPU else "cpu")
 KIND = torch.bfloat16 if GPU else torch.float32  # the interpreter has no bfloat16
 
@@ -27,8 +30,6 @@ class Scalar(int, metaclass=AnyInt):
 
 
 if not GPU:
-    os.environ.setdefault("TRITON_INTERPRET", "1")  # read when Triton is first imported
-    if find_spec("triton") is not None:
-        from triton.runtime import interpreter
+    from triton.runtime import interpreter
 
-        interpreter.int = Scalar
+    interpreter.int = Scalar

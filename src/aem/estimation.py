@@ -21,7 +21,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from aem.conditionals import DEPTH, Conditionals
-from aem.kernels import fuses_ranking
+from aem.kernels import applied, fuses_ranking
 from aem.proposals import stratified_uniforms
 
 Estimator = Literal["importance", "ranking"]
@@ -50,7 +50,7 @@ def log_prob_estimate(
         from aem.kernels.ranking import FusedRanking
 
         f = conditionals.network(points).flatten(0, -2)
-        rank = FusedRanking.apply(f, own.flatten(), DEPTH)  # type: ignore[no-untyped-call]
+        rank = applied(FusedRanking, f, own.flatten(), DEPTH)
         return rank.view(x.shape) + log_q.detach(), log_q
     log_w = conditionals.log_weight(points)
     log_w_data = log_w.gather(-1, own[..., None])[..., 0]

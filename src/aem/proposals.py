@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from aem.errors import AemError
-from aem.kernels import fuses_mixture
+from aem.kernels import applied, fuses_mixture
 from aem.quantiles import invert_mixture_cdf, normal_cdf
 
 LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
@@ -176,7 +176,7 @@ class GaussianMixture:
             return nodes_around(self, x, nodes)
         from aem.kernels.mixture import FusedMixture
 
-        log_q, points, own = FusedMixture.apply(x.reshape(-1), *self._flat(), nodes)  # type: ignore[no-untyped-call]
+        log_q, points, own = applied(FusedMixture, x.reshape(-1), *self._flat(), nodes)
         return log_q.view(x.shape), points.view(*x.shape, nodes), own.view(x.shape)
 
     def _flat(self) -> list[Float[Tensor, "N K"]]:
@@ -192,7 +192,7 @@ class GaussianMixture:
             return mixture.log_prob_at(x.reshape(-1, x.shape[-1]), *self._flat()).view(x.shape)
         if x.shape[-1] != 1:
             return self._joint_log_prob(x).logsumexp(-1)
-        log_q: Tensor = mixture.FusedLogProb.apply(x.reshape(-1), *self._flat())  # type: ignore[no-untyped-call]
+        log_q: Tensor = applied(mixture.FusedLogProb, x.reshape(-1), *self._flat())
         return log_q.view(x.shape)
 
     def select(self, index: Int[Tensor, " P"]) -> "GaussianMixture":

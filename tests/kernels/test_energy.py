@@ -3,15 +3,14 @@
 import pytest
 import torch
 from torch import Tensor
+from triton_here import DEVICE, GPU, KIND
 
+from aem.kernels import applied
+from aem.kernels import energy as kernel
+from aem.kernels.arithmetic import dropout_mask
 from aem.nn.blocks import ResidualBlock
 from aem.nn.energy import EnergyNetwork
 from aem.nn.features import fourier_features
-from triton_here import DEVICE, GPU, KIND
-
-pytest.importorskip("triton", reason="Triton is not installed")
-kernel = pytest.importorskip("aem.kernels.energy")
-dropout_mask = pytest.importorskip("aem.kernels.arithmetic").dropout_mask
 
 # conditionals, nodes, hidden, blocks, frequencies, features, activation, dropout
 SHAPES = [
@@ -83,7 +82,8 @@ def test_forward_and_gradients_agree_with_the_twin(
     projected = torch.randn(conditionals, hidden, device=DEVICE).requires_grad_()
     slope = torch.randn(conditionals, nodes, device=DEVICE)
     torch.manual_seed(5)
-    f = kernel.FusedEnergy.apply(
+    f = applied(
+        kernel.FusedEnergy,
         x,
         omega,
         projected,

@@ -2,12 +2,11 @@
 
 import pytest
 import torch
-
-from aem.proposals import GaussianMixture, nodes_around
 from triton_here import DEVICE, GPU
 
-pytest.importorskip("triton", reason="Triton is not installed")
-kernel = pytest.importorskip("aem.kernels.mixture")
+from aem.kernels import applied
+from aem.kernels import mixture as kernel
+from aem.proposals import GaussianMixture, nodes_around
 
 
 def mixture(rows: int, components: int) -> list[torch.Tensor]:
@@ -26,7 +25,7 @@ def test_log_density_and_its_gradient(
     x, slope = torch.randn(2, rows, device=DEVICE)
     # As the network emits them: slices of one output.
     packed = torch.cat(parts, -1).requires_grad_()
-    log_q, _, _ = kernel.FusedMixture.apply(x, *packed.split(components, -1), nodes)
+    log_q, _, _ = applied(kernel.FusedMixture, x, *packed.split(components, -1), nodes)
     (found,) = torch.autograd.grad(log_q, packed, slope)
     exact = torch.cat(parts, -1).double().requires_grad_()
     reference = GaussianMixture(*exact.split(components, -1)).log_prob(x.double()[:, None])[:, 0]
@@ -40,7 +39,7 @@ def test_points_lie_in_their_strata_and_the_data_in_its_own() -> None:
     rows, components, nodes = 200, 6, 10
     parts = mixture(rows, components)
     x = torch.randn(rows, device=DEVICE)
-    _, points, own = kernel.FusedMixture.apply(x, *parts, nodes)
+    _, points, own = applied(kernel.FusedMixture, x, *parts, nodes)
     assert torch.equal(points.gather(-1, own[:, None])[:, 0], x)
     double = GaussianMixture(*(p.double() for p in parts))
     # A point of stratum s comes from a component whose share of [0, 1) meets the stratum.
@@ -62,7 +61,7 @@ def test_the_same_distribution_as_the_twin() -> None:
     parts = [p.expand(count, -1).contiguous() for p in mixture(1, 4)]
     x = torch.linspace(-2, 2, count, device=DEVICE)
     torch.manual_seed(0)
-    _, points, own = kernel.FusedMixture.apply(x, *parts, 8)
+    _, points, own = applied(kernel.FusedMixture, x, *parts, 8)
     _, other, others_own = nodes_around(GaussianMixture(*parts), x, 8)
     for moment in (1, 2):
         a, b = points.pow(moment).mean(0), other.pow(moment).mean(0)
@@ -87,7 +86,7 @@ def test_densities_and_draws_at_many_points(rows: int, components: int, points: 
 def test_gradient_of_one_point() -> None:
     parts = [p.requires_grad_() for p in mixture(11, 4)]
     x, slope = torch.randn(2, 11, device=DEVICE)
-    found = torch.autograd.grad(kernel.FusedLogProb.apply(x, *parts), parts, slope)
+    found = torch.autograd.grad(applied(kernel.FusedLogProb, x, *parts), parts, slope)
     exact = [p.detach().double().requires_grad_() for p in parts]
     log_q = GaussianMixture(*exact).log_prob(x.double()[:, None])[:, 0]
     expected = torch.autograd.grad(log_q, exact, slope.double())

@@ -3,16 +3,15 @@
 import pytest
 import torch
 from torch import Tensor
+from triton_here import DEVICE, GPU, KIND
 
+from aem.kernels import applied
+from aem.kernels import resmade as kernel
+from aem.kernels.arithmetic import dropout_mask
+from aem.kernels.packing import Packed
 from aem.nn.features import REACH, FourierFeatures
 from aem.nn.masks import MaskedLinear
 from aem.nn.resmade import ResMADE
-from triton_here import DEVICE, GPU, KIND
-
-pytest.importorskip("triton", reason="Triton is not installed")
-kernel = pytest.importorskip("aem.kernels.resmade")
-dropout_mask = pytest.importorskip("aem.kernels.arithmetic").dropout_mask
-Packed = pytest.importorskip("aem.kernels.packing").Packed
 
 # rows, features, hidden, blocks, outputs, frequencies, activation, dropout
 SHAPES = [
@@ -61,8 +60,8 @@ def twin(net: ResMADE, x: Tensor, dropout: float, seed: int) -> Tensor:
 def fused(net: ResMADE, x: Tensor, dropout: float) -> Tensor:
     degrees = kernel.Degrees(*(d.to(DEVICE, torch.int32) for d in net.degrees))
     embedded = kernel.embed(x, net.embedding.frequencies, REACH, KIND)
-    out: Tensor = kernel.FusedResMADE.apply(
-        embedded, degrees, dropout, net.tanh, KIND, *net.parameters()
+    out: Tensor = applied(
+        kernel.FusedResMADE, embedded, degrees, dropout, net.tanh, KIND, *net.parameters()
     )
     return out
 

@@ -3,13 +3,10 @@
 import pytest
 import torch
 from torch import nn
+from triton_here import DEVICE, GPU
 
 from aem.config import TrainConfig
 from aem.training.descent import Descent
-from triton_here import DEVICE, GPU
-
-pytest.importorskip("triton", reason="Triton is not installed")
-kernel = pytest.importorskip("aem.kernels.update")
 
 
 class Two(nn.Module):

@@ -4,12 +4,12 @@ import copy
 
 import torch
 
-from aem.training.steps import make_optimiser
 from aem.vae.binarise import binarise, fixed_binarisation, grey_levels
 from aem.vae.config import StageConfig
 from aem.vae.images import Images
 from aem.vae.latent import LatentModel
 from aem.vae.networks import ConvolutionalVae
+from aem.vae.optimiser import make_optimiser
 from aem.vae.steps import EagerStep
 
 

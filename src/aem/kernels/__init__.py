@@ -5,6 +5,7 @@ in a bfloat16 training step, a shape the kernel takes, Triton installed.
 """
 
 from importlib.util import find_spec
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,6 +14,11 @@ TRITON = find_spec("triton") is not None
 WIDTHS = (32, 64, 128, 256)  # of the energy network
 MOST_POINTS = 128  # of a conditional
 MOST_COMPONENTS = MOST_NODES = 64  # of the mixture
+
+
+def applied(function: Any, *arguments: Any) -> Any:
+    """What an autograd function gives; PyTorch leaves `apply` without types."""
+    return function.apply(*arguments)
 
 
 def in_mixed_precision(x: Tensor) -> bool:

@@ -105,15 +105,20 @@ def _log_total(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
+def _places(N, S, ROWS: tl.constexpr, POINTS: tl.constexpr):  # type: ignore[no-untyped-def]
+    """A program's mixtures, which of them exist, and where their points lie."""
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    point = tl.arange(0, POINTS)
+    inside = rows < N
+    return rows, inside, rows[:, None] * S + point[None, :], inside[:, None] & (point < S)[None, :]
+
+
+@triton.jit
 def _mixture_transport(  # type: ignore[no-untyped-def]
     u_ptr, logits_ptr, locs_ptr, scales_ptr, out_ptr, logit_step, loc_step, scale_step, N, K, S,
     PADDED: tl.constexpr, POINTS: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    inside = rows < N
-    point = tl.arange(0, POINTS)
-    there = rows[:, None] * S + point[None, :]
-    known = inside[:, None] & (point < S)[None, :]
+    rows, inside, there, known = _places(N, S, ROWS, POINTS)
     u = tl.load(u_ptr + there, mask=known, other=0.5)
     log_total = _log_total(logits_ptr, logit_step, rows, inside, K, PADDED)
     y = _transported(
@@ -128,11 +133,7 @@ def _mixture_log_prob(  # type: ignore[no-untyped-def]
     x_ptr, logits_ptr, locs_ptr, scales_ptr, out_ptr, logit_step, loc_step, scale_step, N, K, S,
     PADDED: tl.constexpr, POINTS: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    inside = rows < N
-    point = tl.arange(0, POINTS)
-    there = rows[:, None] * S + point[None, :]
-    known = inside[:, None] & (point < S)[None, :]
+    rows, inside, there, known = _places(N, S, ROWS, POINTS)
     x = tl.load(x_ptr + there, mask=known, other=0.0)
     log_total = _log_total(logits_ptr, logit_step, rows, inside, K, PADDED)
     highest = tl.full((ROWS, POINTS), -1e30, tl.float32)

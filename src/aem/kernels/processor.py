@@ -18,6 +18,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from aem.kernels import applied
+
 CHUNK = 4096  # rows: 2 MiB of float32 at 128 units
 APART = 149  # rows between the random bytes of one block and the next
 
@@ -119,5 +121,5 @@ def residual_blocks(
     h: Float[Tensor, "R H"], dropout: float, *weights: Tensor
 ) -> Float[Tensor, "R H"]:
     """All blocks; weights are W₁, b₁, W₂, b₂ of each in turn. Differentiable once."""
-    out: Tensor = _ResidualBlocks.apply(h, dropout, *weights)  # type: ignore[no-untyped-call]
+    out: Tensor = applied(_ResidualBlocks, h, dropout, *weights)
     return out

@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from aem.kernels import fuses_energy, fuses_inference
+from aem.kernels import applied, fuses_energy, fuses_inference
 from aem.kernels.processor import residual_blocks
 from aem.nn.blocks import ResidualBlock, activation_named
 from aem.nn.features import fourier_features
@@ -87,11 +87,9 @@ class EnergyNetwork(nn.Module):
         f: Tensor = self(fourier_features(x, frequencies[..., None, :]), projected)
         return f
 
-    def _fused(self, x: Tensor, frequencies: Tensor, projected: Tensor) -> Tensor:
-        """The same by the fused kernels, in bfloat16."""
-        from aem.kernels.energy import FusedEnergy
-
-        f: Tensor = FusedEnergy.apply(  # type: ignore[no-untyped-call]
+    def _flat(self, x: Tensor, frequencies: Tensor, projected: Tensor) -> tuple[Tensor, ...]:
+        """What the kernels read besides the blocks: one axis of conditionals, the outer layers."""
+        return (
             x.reshape(-1, x.shape[-1]),
             frequencies.flatten(0, -2) if frequencies.ndim > 1 else frequencies[None],
             projected.reshape(-1, projected.shape[-1]),
@@ -99,6 +97,15 @@ class EnergyNetwork(nn.Module):
             self.from_value.weight,
             self.final.weight[0],
             self.final.bias,
+        )
+
+    def _fused(self, x: Tensor, frequencies: Tensor, projected: Tensor) -> Tensor:
+        """The same by the fused kernels, in bfloat16."""
+        from aem.kernels.energy import FusedEnergy
+
+        f: Tensor = applied(
+            FusedEnergy,
+            *self._flat(x, frequencies, projected),
             self.dropout if self.training else 0.0,
             self.tanh,
             torch.bfloat16,
@@ -119,16 +126,6 @@ class EnergyNetwork(nn.Module):
         """`at` by a fused kernel in float32, whatever the type of x, which the result has."""
         from aem.kernels.energy import energy_in_single
 
-        # Frequencies of all columns repeat with the columns; those of one conditional each do not.
-        f = energy_in_single(
-            x.reshape(-1, x.shape[-1]),
-            frequencies.flatten(0, -2) if frequencies.ndim > 1 else frequencies[None],
-            projected.reshape(-1, projected.shape[-1]),
-            self.from_context.bias,
-            self.from_value.weight,
-            self.final.weight[0],
-            self.final.bias,
-            self.tanh,
-            *self.blocks.parameters(),
-        )
+        flat = self._flat(x, frequencies, projected)
+        f = energy_in_single(self.tanh, *flat, *self.blocks.parameters())
         return f.to(x.dtype).view(x.shape)

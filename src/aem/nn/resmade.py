@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from aem.errors import AemError
-from aem.kernels import fuses_resmade
+from aem.kernels import applied, fuses_resmade
 from aem.nn.blocks import ResidualBlock, activation_named
 from aem.nn.features import REACH, FourierFeatures
 from aem.nn.masks import MaskedLinear, hidden_degrees
@@ -97,7 +97,8 @@ class ResMADE(nn.Module):
 
         if not isinstance(self._degrees, Degrees) or self._degrees.hidden.device != x.device:
             self._degrees = Degrees(*(d.to(x.device, torch.int32) for d in self.degrees))
-        outputs: Tensor = FusedResMADE.apply(  # type: ignore[no-untyped-call]
+        outputs: Tensor = applied(
+            FusedResMADE,
             embed(x, self.embedding.frequencies, REACH, torch.bfloat16),
             self._degrees,
             self.dropout if self.training else 0.0,

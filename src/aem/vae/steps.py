@@ -10,11 +10,11 @@ from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
 from aem.training.schedule import averaging_decay, cosine
-from aem.training.steps import descend, set_rate, update_average
 from aem.vae.binarise import binarise, grey_levels
 from aem.vae.config import AugmentConfig, StageConfig
 from aem.vae.latent import LatentModel
 from aem.vae.objective import negative_bound
+from aem.vae.optimiser import descend, set_rate, update_average
 from aem.vae.warp import warp
 
 

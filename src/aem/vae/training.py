@@ -18,7 +18,7 @@ from aem.training.batches import Batches
 from aem.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from aem.training.loop import LOOK_EVERY, choose_device, use_bfloat16
 from aem.training.report import Reporter
-from aem.training.steps import Step, make_optimiser
+from aem.training.steps import Step
 from aem.vae.binarise import fixed_binarisation
 from aem.vae.bounds import draw_posterior, elbo, importance_bound
 from aem.vae.config import AugmentConfig, StageConfig
@@ -26,6 +26,7 @@ from aem.vae.images import Images
 from aem.vae.latent import LatentModel
 from aem.vae.networks import ConvolutionalVae
 from aem.vae.objective import log_prior
+from aem.vae.optimiser import make_optimiser
 from aem.vae.steps import EagerStep, GraphStep
 
 VALIDATION_SAMPLES = 8
