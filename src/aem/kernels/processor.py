@@ -1,16 +1,17 @@
-"""Residual blocks on a processor: a few thousand rows at a time, so that they stay in its cache.
+"""The energy network on a processor: a few thousand nodes at a time, so that they stay in its cache.
 
-h + W₂ dropout(relu(W₁ relu(h) + b₁)) + b₂, block after block, forward and backward written out. Three
-things make this faster than the same operations one by one on the whole batch: elementwise work finds
-its operands in cache, products accumulate where their sums are wanted (the residual, the weights'
-gradients), and dropout costs little: `bernoulli_` draws a number an entry, here one 64-bit draw decides
-eight, and all blocks of a chunk share the draws. The rate is therefore a multiple of 1/256, and the
-scale follows the rate used, so that the mean is right.
+The first layer, h + W₂ dropout(relu(W₁ relu(h) + b₁)) + b₂ block after block, the last layer; forward
+and backward written out. Three things make this faster than the same operations one by one on the
+whole batch: elementwise work finds its operands in cache, products accumulate where their sums are
+wanted (the residual, the weights' gradients), and dropout costs little: `bernoulli_` draws a number an
+entry, here one 64-bit draw decides eight, and all blocks of a chunk share the draws. The rate is
+therefore a multiple of 1/256, and the scale follows the rate used, so that the mean is right.
 
-Kept for the backward pass: what the two matrices of each block read, after ReLU and dropout; its zeros
-say where no gradient flows.
+Kept for the backward pass: what the matrices of each block and the last layer read, after ReLU and
+dropout; its zeros say where no gradient flows.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -20,8 +21,13 @@ from torch.autograd.function import once_differentiable
 
 from aem.kernels import applied
 
-CHUNK = 4096  # rows: 2 MiB of float32 at 128 units
+CHUNK = 4096  # nodes: 2 MiB of float32 at 128 units
 APART = 149  # rows between the random bytes of one block and the next
+
+# Memory of the last backward pass, for the next forward pass: fresh memory of this size costs a page
+# fault every 4 KiB. Should it be written before the pass that reads it, autograd, which counts writes,
+# raises.
+_spare: list[Tensor] = []
 
 _threshold_backward = torch.ops.aten.threshold_backward.grad_input
 
@@ -29,6 +35,20 @@ _threshold_backward = torch.ops.aten.threshold_backward.grad_input
 def _zero_where(value: Tensor, key: Tensor, at_most: float) -> None:
     """value[key ≤ at_most] = 0, vectorised; masks of bool are several times slower."""
     _threshold_backward(value, key, at_most, grad_input=value)
+
+
+def _room(like: Tensor, *shape: int) -> Tensor:
+    """Memory for the backward pass, used before where possible."""
+    while _spare:
+        memory = _spare.pop()
+        if memory.shape == shape and memory.dtype == like.dtype:
+            return memory
+    return like.new_empty(shape)
+
+
+def release() -> None:
+    """Give back the memory kept from one step to the next."""
+    _spare.clear()
 
 
 class _Dropout:
@@ -59,51 +79,74 @@ class _Dropout:
             _zero_where(t, self.noise[first : first + len(t)], self.drop - 0.5)
 
 
-class _ResidualBlocks(torch.autograd.Function):
+class _Energy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, h: Tensor, dropout: float, *weights: Tensor) -> Tensor:
-        blocks, rows = len(weights) // 4, len(h)
-        chunk = min(CHUNK, rows)
+    def forward(
+        ctx: Any,
+        embedded: Tensor,
+        projected: Tensor,
+        dropout: float,
+        value: Tensor,
+        bias: Tensor,
+        last: Tensor,
+        last_bias: Tensor,
+        *weights: Tensor,
+    ) -> Tensor:
+        blocks, (rows, _), hidden = len(weights) // 4, embedded.shape, len(bias)
+        nodes = rows // len(projected)
+        chunk = _chunk(nodes, rows)
         drop = round(dropout * 256)
         scale = 256 / (256 - drop)
         first = [w.t().contiguous() for w in weights[0::4]]
         second = [w.t().contiguous() for w in weights[2::4]]
+        shift = projected + bias
         # What the matrices read; its sign is the ReLU's (and the dropout's) mask.
-        actives, middles = ([torch.empty_like(h) for _ in range(blocks)] for _ in range(2))
-        result = torch.empty_like(h)
-        thin_out = _Dropout(drop, h[:chunk], blocks)
-        for start in range(0, rows, chunk):
-            some = slice(start, min(start + chunk, rows))
-            x = result[some].copy_(h[some])
+        kept = _room(embedded, 2 * blocks + 1, rows, hidden)
+        actives, middles, ends = kept[:blocks], kept[blocks : 2 * blocks], kept[-1]
+        f = embedded.new_empty(rows)
+        stream = embedded.new_empty((chunk, hidden))
+        thin_out = _Dropout(drop, stream, blocks)
+        for some, conditionals in _chunks(chunk, nodes, rows):
+            x = torch.mm(embedded[some], value.t(), out=stream[: some.stop - some.start])
+            x.view(-1, nodes, hidden).add_(shift[conditionals, None])
             thin_out.draw()
             for i in range(blocks):
-                active, t = actives[i][some], middles[i][some]
+                active, t = actives[i, some], middles[i, some]
                 torch.mm(torch.clamp_min(x, 0, out=active), first[i], out=t)
                 t.add_(weights[4 * i + 1]).clamp_min_(0)
                 thin_out(t, i)
                 x.add_(weights[4 * i + 3]).addmm_(t, second[i], alpha=scale)
-        ctx.save_for_backward(*weights, *actives, *middles)
-        ctx.scale = scale
-        return result
+            torch.mv(torch.clamp_min(x, 0, out=ends[some]), last, out=f[some])
+        ctx.save_for_backward(embedded, value, last, kept, *weights)
+        ctx.scale, ctx.nodes = scale, nodes
+        return f.add_(last_bias)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        scale, blocks, rows = ctx.scale, len(ctx.saved_tensors) // 6, len(grad)
-        weights = ctx.saved_tensors[: 4 * blocks]
-        actives, middles = ctx.saved_tensors[4 * blocks :][:blocks], ctx.saved_tensors[5 * blocks :]
-        chunk = min(CHUNK, rows)
-        result = torch.empty_like(grad)
+        embedded, value, last, kept, *weights = ctx.saved_tensors
+        scale, nodes, blocks, (_, rows, hidden) = (
+            ctx.scale,
+            ctx.nodes,
+            len(weights) // 4,
+            kept.shape,
+        )
+        actives, middles, ends = kept[:blocks], kept[blocks : 2 * blocks], kept[-1]
+        chunk = _chunk(nodes, rows)
+        d_embedded = torch.empty_like(embedded) if ctx.needs_input_grad[0] else None
+        d_projected = grad.new_empty((rows // nodes, hidden))
+        d_value, d_last = torch.zeros_like(value), torch.zeros_like(last)
         gradients = [torch.zeros_like(w) for w in weights]
         scaled = [w * scale for w in weights[2::4]]
-        d_middle, d_input = (torch.empty_like(grad[:chunk]) for _ in range(2))
+        d_stream, d_middle, d_input = grad.new_empty((3, chunk, hidden))
         ones = grad.new_ones(chunk)
-        for start in range(0, rows, chunk):
-            some = slice(start, min(start + chunk, rows))
-            d = result[some].copy_(grad[some])
-            count = len(d)
+        for some, conditionals in _chunks(chunk, nodes, rows):
+            count = some.stop - some.start
+            d_last.addmv_(ends[some].t(), grad[some])
+            d = torch.outer(grad[some], last, out=d_stream[:count])
+            _zero_where(d, ends[some], 0)
             for i in reversed(range(blocks)):
-                active, t = actives[i][some], middles[i][some]
+                active, t = actives[i, some], middles[i, some]
                 d_first, d_first_bias, d_second, d_second_bias = gradients[4 * i : 4 * i + 4]
                 d_second.addmm_(d.t(), t, alpha=scale)
                 d_second_bias.addmv_(d.t(), ones[:count])
@@ -114,12 +157,48 @@ class _ResidualBlocks(torch.autograd.Function):
                 dx = torch.mm(dt, weights[4 * i], out=d_input[:count])
                 _zero_where(dx, active, 0)
                 d.add_(dx)
-        return result, None, *gradients
+            torch.sum(d.view(-1, nodes, hidden), 1, out=d_projected[conditionals])
+            d_value.addmm_(d.t(), embedded[some])
+            if d_embedded is not None:
+                torch.mm(d, value, out=d_embedded[some])
+        if all(memory.data_ptr() != kept.data_ptr() for memory in _spare):
+            _spare.append(kept.detach())
+        outer = d_value, d_projected.sum(0), d_last, grad.sum()
+        return d_embedded, d_projected, None, *outer, *gradients
 
 
-def residual_blocks(
-    h: Float[Tensor, "R H"], dropout: float, *weights: Tensor
-) -> Float[Tensor, "R H"]:
-    """All blocks; weights are W₁, b₁, W₂, b₂ of each in turn. Differentiable once."""
-    out: Tensor = applied(_ResidualBlocks, h, dropout, *weights)
-    return out
+def _chunk(nodes: int, rows: int) -> int:
+    """Rows at a time: whole conditionals."""
+    return min(max(CHUNK // nodes, 1) * nodes, rows)
+
+
+def _chunks(chunk: int, nodes: int, rows: int) -> Iterator[tuple[slice, slice]]:
+    """The rows of each chunk, and its conditionals."""
+    for start in range(0, rows, chunk):
+        stop = min(start + chunk, rows)
+        yield slice(start, stop), slice(start // nodes, stop // nodes)
+
+
+def energy(
+    embedded: Float[Tensor, "*B S E"],
+    projected: Float[Tensor, "*B H"],
+    dropout: float,
+    value: Float[Tensor, "H E"],
+    bias: Float[Tensor, " H"],
+    last: Float[Tensor, " H"],
+    last_bias: Float[Tensor, " 1"],
+    *weights: Tensor,
+) -> Float[Tensor, "*B S"]:
+    """f at the nodes, differentiable once; weights are W₁, b₁, W₂, b₂ of each block (ReLU)."""
+    f: Tensor = applied(
+        _Energy,
+        embedded.reshape(-1, embedded.shape[-1]),
+        projected.reshape(-1, projected.shape[-1]),
+        dropout,
+        value,
+        bias,
+        last,
+        last_bias[0],
+        *weights,
+    )
+    return f.view(embedded.shape[:-1])

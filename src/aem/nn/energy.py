@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from aem.kernels import applied, fuses_energy, fuses_inference
-from aem.kernels.processor import residual_blocks
+from aem.kernels.processor import energy as energy_on_processor
 from aem.nn.blocks import ResidualBlock, activation_named
 from aem.nn.features import fourier_features
 
@@ -55,23 +55,32 @@ class EnergyNetwork(nn.Module):
         self, embedded: Float[Tensor, "*B S E"], projected: Float[Tensor, "*B H"]
     ) -> Float[Tensor, "*B S"]:
         """Evaluate f at S nodes of each conditional."""
+        if self._fuses_on_processor(embedded, projected):
+            return energy_on_processor(
+                embedded,
+                projected,
+                self.dropout if self.training else 0.0,
+                self.from_value.weight,
+                self.from_context.bias,
+                self.final.weight[0],
+                self.final.bias,
+                *self.blocks.parameters(),
+            )
         h = F.linear(embedded, self.from_value.weight, self.from_context.bias)
         h = h + projected[..., None, :]
-        if self._fuses_on_processor(h):
-            # Parameters in the order the blocks were built in: W₁, b₁, W₂, b₂ of each.
-            dropout = self.dropout if self.training else 0.0
-            h = residual_blocks(h.flatten(0, -2), dropout, *self.blocks.parameters()).view(h.shape)
-        else:
-            for block in self.blocks:
-                h = block(h)
+        for block in self.blocks:
+            h = block(h)
         f: Tensor = self.final(self.activation(h))
         return f[..., 0]
 
-    def _fuses_on_processor(self, h: Float[Tensor, "*B S H"]) -> bool:
+    def _fuses_on_processor(
+        self, embedded: Float[Tensor, "*B S E"], projected: Float[Tensor, "*B H"]
+    ) -> bool:
         """Where gradients are wanted; without them the plain blocks are as fast."""
-        training = torch.is_grad_enabled() and h.requires_grad and h.numel() > 0
+        inputs = embedded, projected, self.from_value.weight
+        training = torch.is_grad_enabled() and any(t.requires_grad for t in inputs)
         plain = not self.tanh and not torch.is_autocast_enabled("cpu")
-        return training and plain and h.device.type == "cpu"
+        return training and plain and embedded.device.type == "cpu" and embedded.numel() > 0
 
     def at(
         self,

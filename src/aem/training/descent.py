@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from aem.errors import AemError
-from aem.kernels import TRITON
+from aem.kernels import TRITON, processor
 from aem.kernels.packing import Packed
 
 BETAS, EPSILON = (0.9, 0.999), 1e-8
@@ -151,9 +151,10 @@ class Descent:
         return bool(self.memory.weights.isfinite().all())
 
     def release(self) -> None:
-        """Give the parameters memory of their own again."""
+        """Give the parameters memory of their own again, and back what steps handed on."""
         self.memory.release()
         self.averages.release()
+        processor.release()
 
 
 def _groups(model: nn.Module, late: str) -> list[list[nn.Parameter]]:
