@@ -164,12 +164,25 @@ class Compiled(Ours):
     """Ours with its hand-written kernels off and both networks left to torch.compile."""
 
     def step(self, *, proposal_only: bool = False) -> Callable[[], object]:
-        """The same step; what decides between kernel and twin is told there is no kernel."""
-        kernels.TRITON = False
-        EnergyNetwork._fuses_on_processor = lambda *_: False  # type: ignore[method-assign]
+        """The same step; while it runs, what decides between kernel and twin knows of no kernel."""
         self.model.arnn.compile()
         self.model.energy.compile()
-        return super().step(proposal_only=proposal_only)
+        plain = super().step(proposal_only=proposal_only)
+
+        def step() -> object:
+            before = kernels.TRITON, EnergyNetwork._fuses_on_processor
+            self._decide(False, lambda *_: False)
+            try:
+                return plain()
+            finally:
+                self._decide(*before)
+
+        return step
+
+    @staticmethod
+    def _decide(triton: bool, on_processor: Callable[..., bool]) -> None:
+        kernels.TRITON = triton
+        EnergyNetwork._fuses_on_processor = on_processor  # type: ignore[method-assign]
 
 
 class Textbook:
@@ -256,7 +269,7 @@ CONTENDERS: dict[str, Callable[[Shape, torch.device], Contender]] = {
     "ours Fourier": lambda shape, device: Ours(
         dataclasses.replace(shape, frequencies=ModelConfig.frequencies), device
     ),
-    "ours torch.compile": Compiled,  # for the step, in a process of its own: it turns kernels off
+    "ours torch.compile": Compiled,  # for the step
 }
 
 

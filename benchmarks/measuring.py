@@ -12,6 +12,8 @@ from pathlib import Path
 
 import torch
 
+from aem.kernels import processor
+
 STATUS = Path("/proc/self/status")
 CLEAR_REFS = Path("/proc/self/clear_refs")
 
@@ -46,34 +48,54 @@ def synchronise(device: torch.device) -> None:
 def measure(
     call: Callable[[], object], device: torch.device, effort: Effort, *, warm_up: int = 1
 ) -> Timing:
-    """Call until the time is up, but at least a few times unless a single call takes all of it.
+    """One call, again and again."""
+    return measure_in_turns([call], device, effort, warm_up=warm_up)[0]
 
-    The clock runs between two synchronisations around whole groups of calls, so that the time is
-    what a loop over calls takes: device, launches and host work, whichever is slowest.
+
+def measure_in_turns(
+    calls: Sequence[Callable[[], object]],
+    device: torch.device,
+    effort: Effort,
+    *,
+    warm_up: int = 1,
+) -> list[Timing]:
+    """One call after the other, round after round: what slows a machine for a while slows all alike.
+
+    Until the time is up, but at least a few rounds unless a single one takes all of it. The clock runs
+    between two synchronisations around whole groups of calls, so that the time is what a loop over
+    calls takes: device, launches and host work, whichever is slowest.
     """
-    memory = PeakMemory(device)  # from before the warm-up: a graph allocates when it is captured
-    started = time.perf_counter()
-    for _ in range(warm_up):
-        call()
-        synchronise(device)
-        if time.perf_counter() - started > effort.seconds / 2:
-            break
-    began = time.perf_counter()
-    times: list[float] = []
-    while len(times) < effort.most:
-        spent = time.perf_counter() - began
-        enough = effort.seconds if len(times) >= effort.least else 2 * effort.seconds
-        if times and spent > enough:
-            break
-        before = time.perf_counter()
-        for _ in range(effort.together):
+    peaks = []
+    for call in calls:
+        memory = PeakMemory(device)  # of the warm-up: a graph allocates when it is captured
+        started = time.perf_counter()
+        for _ in range(warm_up):
             call()
-        synchronise(device)
-        times.append((time.perf_counter() - before) / effort.together)
+            synchronise(device)
+            if time.perf_counter() - started > effort.seconds / 2:
+                break
+        peaks.append(memory.bytes())
+    times: list[list[float]] = [[] for _ in calls]
+    began = time.perf_counter()
+    for rounds in range(effort.most):
+        spent = (time.perf_counter() - began) / len(calls)
+        enough = effort.seconds if rounds >= effort.least else 2 * effort.seconds
+        if rounds and spent > enough:
+            break
+        for call, taken in zip(calls, times, strict=True):
+            before = time.perf_counter()
+            for _ in range(effort.together):
+                call()
+            synchronise(device)
+            taken.append((time.perf_counter() - before) / effort.together)
+    return [_timing(taken, effort.together, peak) for taken, peak in zip(times, peaks, strict=True)]
+
+
+def _timing(times: list[float], together: int, peak: int | None) -> Timing:
     low, middle, high = (
         statistics.quantiles(times, n=4, method="inclusive") if len(times) > 1 else times * 3
     )
-    return Timing(middle, low, high, len(times) * effort.together, memory.bytes())
+    return Timing(middle, low, high, len(times) * together, peak)
 
 
 def rows_for(
@@ -112,6 +134,7 @@ class PeakMemory:
             torch.cuda.reset_peak_memory_stats(device)
             self.before: int | None = 0  # weights and graphs belong to what a step needs
             return
+        processor.release()
         if sys.platform == "linux":
             ctypes.CDLL(None).malloc_trim(0)
             CLEAR_REFS.write_text("5")

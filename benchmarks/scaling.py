@@ -72,7 +72,6 @@ def row_scaling(device: torch.device, effort: Effort) -> dict[str, Any]:
             lambda size=size: ours.score(rows[:size]),
             device,
             dataclasses.replace(effort, most=3, together=1),
-            warm_up=0,
         )
         for size in sizes
     ]

@@ -10,13 +10,14 @@ import argparse
 import gc
 import re
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from arithmetic import product_ceiling, step_flops
 from contenders import CONTENDERS, SHAPES, Contender, Shape, missing
-from measuring import Effort, Timing, measure, rows_for
+from measuring import Effort, Timing, measure, measure_in_turns, rows_for
 from rich.console import Console
 from rich.table import Table
 from scaling import energy_scaling, row_scaling
@@ -33,6 +34,7 @@ EACH = {
     "cpu": {"step": 6.0, "score": 4.0, "sample": 4.0, "scaling": 2.0},
     "cuda": {"step": 1.5, "score": 2.0, "sample": 2.0, "scaling": 0.5},
 }
+COMPILED = ("POWER", "BSDS300")  # shapes whose step is also measured with torch.compile
 FIRST_ROWS = {"cpu": 2, "cuda": 64}
 MOST_ROWS = {"cpu": 2**13, "cuda": 2**17}
 
@@ -74,28 +76,35 @@ class Bench:
         """Whether the time for everything is spent."""
         return time.monotonic() - self.started > self.allowed
 
-    def compare(self, part: str, name: str, shape: Shape) -> None:
-        """One implementation at one shape."""
-        entry: dict[str, Any] = {
-            "part": part,
-            "implementation": name,
+    def compare(self, part: str, names: Sequence[str], shape: Shape) -> None:
+        """Some implementations at one shape."""
+        about: dict[str, Any] = {
             "shape": shape.name,
             "features": shape.features,
             "batch": shape.batch,
             "hidden": shape.hidden,
             "nodes": shape.nodes,
         }
-        reason = missing(name) or ("out of time" if self.late() else None)
-        if reason is None:
-            try:
-                contender = CONTENDERS[name](shape, self.device)
-                entry["parameters"] = contender.parameters
-                entry |= getattr(self, part)(contender)
-            except torch.OutOfMemoryError:
-                reason = "out of memory"
-        if reason is not None:
-            entry["skipped"] = reason
-        self.record("measurements", entry)
+        entries: list[dict[str, Any]] = []
+        contenders: list[Contender] = []
+        for name in names:
+            entries.append({"part": part, "implementation": name, **about})
+            reason = missing(name) or ("out of time" if self.late() else None)
+            if reason is not None:
+                entries[-1]["skipped"] = reason
+                continue
+            contenders.append(CONTENDERS[name](shape, self.device))
+            entries[-1]["parameters"] = contenders[-1].parameters
+        tried = [entry for entry in entries if "skipped" not in entry]
+        try:
+            for entry, found in zip(tried, getattr(self, part)(contenders), strict=True):
+                entry |= found
+        except torch.OutOfMemoryError:
+            for entry in tried:
+                entry["skipped"] = "out of memory"
+        for entry in entries:
+            self.record("measurements", entry)
+        del contenders
         gc.collect()
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
@@ -108,24 +117,26 @@ class Bench:
             Effort(seconds / 3, 5, 3, together) if self.quick else Effort(seconds, 300, 3, together)
         )
 
-    def step(self, contender: Contender) -> dict[str, Any]:
+    def step(self, contenders: Sequence[Contender]) -> list[dict[str, Any]]:
         """Milliseconds a training step; for ours, its arithmetic against the ceiling."""
-        call = contender.step()
-        if call is None:
-            return {"skipped": "not compared"}
         warm_up = 8 if self.device.type == "cuda" else 1  # the graph is captured in the fourth
-        timing = measure(call, self.device, self.effort("step"), warm_up=warm_up)
-        entry = _timed(timing)
-        if contender.accuracy.startswith("quadrature"):
-            own = contender.shape  # with the frequencies it has
-            entry["flops"] = step_flops(own.model(), own.batch, own.nodes)
-            entry["tflops_per_second"] = entry["flops"] / timing.seconds / 1e12
-            if self.ceiling is not None:
-                entry["fraction_of_ceiling"] = entry["flops"] / timing.seconds / self.ceiling
-        return entry
+        calls = [call for contender in contenders if (call := contender.step()) is not None]
+        timings = measure_in_turns(calls, self.device, self.effort("step"), warm_up=warm_up)
+        entries = [_timed(timing) for timing in timings]
+        for contender, entry, timing in zip(contenders, entries, timings, strict=True):
+            if contender.accuracy.startswith("quadrature"):
+                own = contender.shape  # with the frequencies it has
+                entry["flops"] = step_flops(own.model(), own.batch, own.nodes)
+                entry["tflops_per_second"] = entry["flops"] / timing.seconds / 1e12
+                if self.ceiling is not None:
+                    entry["fraction_of_ceiling"] = entry["flops"] / timing.seconds / self.ceiling
+        return entries
 
-    def score(self, contender: Contender) -> dict[str, Any]:
+    def score(self, contenders: Sequence[Contender]) -> list[dict[str, Any]]:
         """Rows scored a second, to the accuracy the implementation states."""
+        return [self._score(contender) for contender in contenders]
+
+    def _score(self, contender: Contender) -> dict[str, Any]:
         kind = self.device.type
         rows = contender.shape.rows(MOST_ROWS[kind], seed=1).to(self.device)
         effort = self.effort("score")
@@ -136,7 +147,7 @@ class Bench:
             first=FIRST_ROWS[kind],
             most=MOST_ROWS[kind],
         )
-        timing = measure(lambda: contender.score(rows[:chosen]), self.device, effort, warm_up=0)
+        timing = measure(lambda: contender.score(rows[:chosen]), self.device, effort)
         return {
             **_timed(timing),
             "rows": chosen,
@@ -145,8 +156,11 @@ class Bench:
             **contender.about(rows[: FIRST_ROWS[kind]]),
         }
 
-    def sample(self, contender: Contender) -> dict[str, Any]:
+    def sample(self, contenders: Sequence[Contender]) -> list[dict[str, Any]]:
         """Rows drawn a second."""
+        return [self._sample(contender) for contender in contenders]
+
+    def _sample(self, contender: Contender) -> dict[str, Any]:
         kind = self.device.type
         effort = self.effort("sample")
         rows = rows_for(
@@ -156,7 +170,7 @@ class Bench:
             first=16 * FIRST_ROWS[kind],
             most=MOST_ROWS[kind],
         )
-        timing = measure(lambda: contender.sample(rows), self.device, effort, warm_up=0)
+        timing = measure(lambda: contender.sample(rows), self.device, effort)
         return {**_timed(timing), "rows": rows, "rows_per_second": rows / timing.seconds}
 
     def scale(self) -> None:
@@ -245,13 +259,19 @@ def _chosen(text: str, known: Any, what: str, parser: argparse.ArgumentParser) -
     return names
 
 
+def worth_comparing(part: str, name: str, shape: str) -> bool:
+    """Flows train on another loss; compiling takes a minute a shape, and two tell enough."""
+    if name == "ours torch.compile":
+        return part == "step" and shape in COMPILED
+    return part != "step" or not name.startswith("zuko")
+
+
 def main() -> None:
     """Measure, write and show."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--device", default="auto")
     parser.add_argument("--shapes", default=",".join(SHAPES))
-    usual = ",".join(name for name in CONTENDERS if name != "ours torch.compile")
-    parser.add_argument("--implementations", default=usual)
+    parser.add_argument("--implementations", default=",".join(CONTENDERS))
     parser.add_argument("--parts", default=",".join(PARTS))
     parser.add_argument("--quick", action="store_true", help="few repetitions")
     parser.add_argument("--threads", type=int, help="of the processor; torch's choice if not given")
@@ -274,10 +294,13 @@ def main() -> None:
         if part == "scaling":
             bench.scale()
             continue
+        # Steps take turns on a processor, which others may slow at times; on a GPU, where all is
+        # steady, each is alone, so that its memory is its own.
+        together = part == "step" and device.type == "cpu"
         for shape in shapes:
-            for name in names:
-                if part != "step" or not name.startswith("zuko"):
-                    bench.compare(part, name, SHAPES[shape])
+            compared = [name for name in names if worth_comparing(part, name, shape)]
+            for group in [compared] if together else [[name] for name in compared]:
+                bench.compare(part, group, SHAPES[shape])
     bench.show()
 
 

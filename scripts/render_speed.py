@@ -45,13 +45,14 @@ def step_table(run: dict[str, Any]) -> str:
                 shape,
                 *(figure(by.get(name, {}).get("ms")) for name in ("textbook", "ours")),
                 "—" if ratio is None else f"{ratio:.1f}",
-                figure(by.get("ours Fourier", {}).get("ms")),
+                *(figure(by.get(n, {}).get("ms")) for n in ("ours Fourier", "ours torch.compile")),
                 "—" if peak is None else f"{peak / 2**20:,.0f}",
                 "—" if share is None else f"{100 * share:.0f} %",
             ]
         )
     header = ["shape", "textbook, ms", "ours, ms", "× textbook", "ours Fourier, ms"]
-    return markdown([*header, "ours, peak MiB", "ours, of the ceiling"], rows)
+    header += ["torch.compile, ms", "ours, peak MiB", "ours, of the ceiling"]
+    return markdown(header, rows)
 
 
 def rate_table(run: dict[str, Any], part: str) -> str:
@@ -142,7 +143,6 @@ def precision_table() -> str:
     chosen = [i for i in range(len(steps)) if (i + 1) % max(1, len(steps) // SHOWN) == 0]
     header = ["step", *(f"{run['precision']}, seed {run['seed']}" for run in runs)]
     rows = [[f"{steps[i]:,}", *(f"{run['validation'][i]:.4f}" for run in runs)] for i in chosen]
-    rows.append(["seconds", *(f"{run['seconds']:.0f}" for run in runs)])
     about = f"\n`{record['command']}`, {record['device']}, commit {record['commit']}.\n"
     picture = "![Validation curves of POWER in both precisions](../results/precision/power.png)\n\n"
     return picture + markdown(header, rows) + about

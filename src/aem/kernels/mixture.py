@@ -113,7 +113,7 @@ def _places(N, S, ROWS: tl.constexpr, POINTS: tl.constexpr):  # type: ignore[no-
     return rows, inside, rows[:, None] * S + point[None, :], inside[:, None] & (point < S)[None, :]
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["N", "S"])
 def _mixture_transport(  # type: ignore[no-untyped-def]
     u_ptr, logits_ptr, locs_ptr, scales_ptr, out_ptr, logit_step, loc_step, scale_step, N, K, S,
     PADDED: tl.constexpr, POINTS: tl.constexpr, ROWS: tl.constexpr,
@@ -128,7 +128,7 @@ def _mixture_transport(  # type: ignore[no-untyped-def]
     tl.store(out_ptr + there, y, mask=known)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["N", "S"])
 def _mixture_log_prob(  # type: ignore[no-untyped-def]
     x_ptr, logits_ptr, locs_ptr, scales_ptr, out_ptr, logit_step, loc_step, scale_step, N, K, S,
     PADDED: tl.constexpr, POINTS: tl.constexpr, ROWS: tl.constexpr,
