@@ -25,6 +25,7 @@ from aem.tabular.config import EvaluateConfig, TableConfig, table_experiment
 from aem.tabular.members import train_member
 from aem.tabular.run import load_table
 from aem.tabular.scorer import Scorer
+from aem.tabular.symmetries import symmetrised, views
 from aem.training.loop import choose_device
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -65,8 +66,10 @@ def attempt(config: TableConfig, preset: str, splits: TableSplits) -> dict[str, 
     started = time.monotonic()
     count = config.ensemble.members
     orders = column_orders(len(splits.columns), count, config.train.seed)
+    symmetries = config.ensemble.symmetries
+    whole = symmetrised(splits, symmetries)
     trained = [
-        train_member(config, preset, place, order, splits, None, quiet=True)
+        train_member(config, preset, place, order, whole, None, quiet=True)
         for place, order in enumerate(orders)
     ]
     best = [t.training["best_validation_log_prob"] for t in trained]
@@ -81,10 +84,9 @@ def attempt(config: TableConfig, preset: str, splits: TableSplits) -> dict[str, 
         "stopped_at": [t.training["steps"] for t in trained],
         "curve": [[h["step"], round(h["validation_log_prob"], 4)] for h in history],
     }
-    if count > 1:
-        record["mixture_validation_log_prob"] = mixture_score(
-            [t.member for t in trained], splits, 2_000
-        )
+    scored = views([t.member for t in trained], splits, symmetries)
+    if len(scored) > 1:
+        record["mixture_validation_log_prob"] = mixture_score(scored, splits, 2_000)
     return {**record, "seconds": round(time.monotonic() - started, 1)}
 
 

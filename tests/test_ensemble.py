@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +59,28 @@ def test_arranging_and_restoring(ensemble: Ensemble) -> None:
     assert torch.equal(member.restore(member.arrange(rows)), rows)
     with pytest.raises(AemError, match="order"):
         Member(model, (0, 0, 1))
+
+
+def test_a_symmetry_is_applied_before_the_order(ensemble: Ensemble, tmp_path: Path) -> None:
+    """A shear of determinant one: the mixture is still a density, in any file."""
+    shear = np.array([[1, 0], [1, 1]])
+    sheared = Ensemble([replace(m, symmetry=shear) for m in ensemble.members], COLUMNS)
+    rows = torch.tensor([[49.0, -47.0], [50.0, -49.75]], dtype=torch.float64)
+    mapped = rows @ torch.tensor([[1.0, 1.0], [0.0, 1.0]], dtype=torch.float64)
+    assert torch.equal(sheared.members[1].arrange(rows), mapped[:, [1, 0]])
+    for member in sheared.members:
+        assert torch.equal(member.restore(member.arrange(rows)), rows)
+    assert torch.equal(sheared.log_prob(rows), ensemble.log_prob(mapped))
+    a = torch.linspace(40, 60, 161, dtype=torch.float64)
+    b = torch.linspace(-90, -10, 161, dtype=torch.float64)
+    grid = torch.cartesian_prod(a, b)
+    total = sheared.log_prob(grid).exp().sum() * (a[1] - a[0]) * (b[1] - b[0])
+    assert float(total) == pytest.approx(1.0, abs=0.01)
+    save_ensemble(sheared, tmp_path / "sheared.safetensors")
+    again = load_ensemble(tmp_path / "sheared.safetensors")
+    assert torch.equal(again.log_prob(rows), sheared.log_prob(rows))
+    with pytest.raises(AemError, match="volumes"):
+        replace(ensemble.members[0], symmetry=2 * shear)
 
 
 def test_it_is_the_mean_of_the_members_densities(ensemble: Ensemble) -> None:

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from aem.config import ModelConfig, from_mapping, to_mapping
+from aem.data.splits import Symmetry
 from aem.errors import AemError
 from aem.io import FORMAT, FORMAT_VERSION, read_tensors, write_tensors
 from aem.model import AEM
@@ -23,10 +25,14 @@ from aem.model import AEM
 
 @dataclass(frozen=True)
 class Member:
-    """A model and its order: its d-th column is column `order[d]` of the table."""
+    """A model and its order: its d-th column is column `order[d]` of the table.
+
+    With a symmetry, a matrix of whole numbers and determinant ±1, it reads the row mapped by that.
+    """
 
     model: AEM
     order: tuple[int, ...]
+    symmetry: Symmetry | None = None
 
     def __post_init__(self) -> None:
         if sorted(self.order) != list(range(self.model.config.features)):
@@ -34,15 +40,22 @@ class Member:
                 f"the order {self.order} does not name each of the model's "
                 f"{self.model.config.features} columns once"
             )
+        if self.symmetry is not None and abs(round(np.linalg.det(self.symmetry))) != 1:
+            raise AemError("a symmetry must keep volumes: its determinant must be 1 or -1")
 
     def arrange(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
         """Rows of the table as the model reads them."""
+        if self.symmetry is not None:
+            x = x @ torch.from_numpy(self.symmetry.T).to(x)
         return x[..., list(self.order)]
 
     def restore(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
         """Rows of the model as the table has them."""
         inverse = sorted(range(len(self.order)), key=self.order.__getitem__)
-        return x[..., inverse]
+        x = x[..., inverse]
+        if self.symmetry is not None:
+            x = x @ torch.from_numpy(np.linalg.inv(self.symmetry).round().T).to(x)
+        return x
 
 
 def column_orders(features: int, members: int, seed: int) -> list[tuple[int, ...]]:
@@ -120,7 +133,12 @@ def save_ensemble(ensemble: Ensemble, path: str | Path, **about: Any) -> None:
         "kind": "ensemble",
         "columns": list(ensemble.columns),
         "members": [
-            {"order": list(m.order), "config": to_mapping(m.model.config)} for m in ensemble.members
+            {
+                "order": list(m.order),
+                "symmetry": None if m.symmetry is None else m.symmetry.tolist(),
+                "config": to_mapping(m.model.config),
+            }
+            for m in ensemble.members
         ],
         "about": about,
     }
@@ -140,7 +158,14 @@ def load_ensemble(path: str | Path, device: str | torch.device = "cpu") -> Ensem
             config = from_mapping(ModelConfig, entry["config"])
             model = AEM(config, columns=[columns[i] for i in entry["order"]])
             model.to(state["shift"].dtype).load_state_dict(state)
-            members.append(Member(model.to(device).eval(), tuple(entry["order"])))
+            symmetry = entry.get("symmetry")
+            members.append(
+                Member(
+                    model.to(device).eval(),
+                    tuple(entry["order"]),
+                    None if symmetry is None else np.array(symmetry),
+                )
+            )
         return Ensemble(members, columns)
     except (KeyError, IndexError, RuntimeError, TypeError) as error:
         raise AemError(f"{path} does not hold a complete ensemble: {error}") from error

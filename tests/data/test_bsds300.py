@@ -32,6 +32,35 @@ def test_patches_are_windows_with_noise_and_without_their_mean() -> None:
     assert distance.min() > 0
 
 
+def test_symmetries_are_those_of_the_pictures() -> None:
+    """A mirrored or turned patch is a patch of the mirrored or turned picture."""
+    rng = np.random.default_rng(0)
+    level = rng.random((5, 8, 8))
+    level -= level.mean((1, 2), keepdims=True)
+
+    def table(patches: np.ndarray) -> np.ndarray:
+        return patches.reshape(-1, 64)[:, :-1]
+
+    found = [table(level) @ s.T for s in bsds300.symmetries()]
+    sideways, upside_down = level[:, :, ::-1], level[:, ::-1]
+    expected = [level, sideways, upside_down, sideways[:, ::-1]]
+    expected += [np.rot90(level, turns, (1, 2)) for turns in (1, 3)]
+    expected += [level.transpose(0, 2, 1), np.rot90(level.transpose(0, 2, 1), 2, (1, 2))]
+    assert len(found) == len({s.tobytes() for s in bsds300.symmetries()}) == 8
+    for patches in expected:
+        assert any(np.allclose(table(patches), f) for f in found)
+    np.testing.assert_allclose(found[0], table(level))
+    np.testing.assert_allclose(found[1], table(sideways))
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 8])
+def test_the_first_symmetries_are_a_group(count: int) -> None:
+    some = [s.tobytes() for s in bsds300.symmetries()[:count]]
+    for a in bsds300.symmetries()[:count]:
+        for b in bsds300.symmetries()[:count]:
+            assert (a @ b).tobytes() in some
+
+
 def test_every_offset_can_be_drawn() -> None:
     picture = np.zeros((9, 10), dtype=np.uint8)
     picture[0, 0] = picture[8, 9] = 255

@@ -16,7 +16,7 @@ from aem.data.info import DataFile, DatasetInfo, Download, Rows, Source
 from aem.data.maf import maf_sources
 from aem.data.optional import require
 from aem.data.readers import refusing
-from aem.data.splits import Table, TableSplits
+from aem.data.splits import Symmetry, Table, TableSplits
 from aem.errors import AemError
 
 Grey: TypeAlias = npt.NDArray[np.uint8]
@@ -52,6 +52,20 @@ def prepare(
         draw_patches([train[i] for i in validation], rows.validation, rng),
         draw_patches(test, rows.test, rng),
         COLUMNS,
+        symmetries(),
+    )
+
+
+def symmetries() -> tuple[Symmetry, ...]:
+    """The eight ways to mirror and turn a patch; the first one, two and four are groups as well.
+
+    The pixel that was dropped is minus the sum of the others.
+    """
+    pixels = np.arange(SIDE * SIDE).reshape(SIDE, SIDE)
+    mirrored = (pixels, pixels[:, ::-1], pixels[::-1], pixels[::-1, ::-1])
+    complete = np.concatenate((np.eye(len(COLUMNS)), -np.ones((1, len(COLUMNS))))).astype(np.int64)
+    return tuple(
+        complete[ways.ravel()][:-1] for ways in (*mirrored, *(ways.T for ways in mirrored))
     )
 
 
@@ -88,7 +102,7 @@ def read_hdf5(path: Path) -> TableSplits:
         train, validation, test = (
             np.asarray(file[split], dtype=np.float32) for split in ("train", "validation", "test")
         )
-    return TableSplits("bsds300-maf", train, validation, test, COLUMNS)
+    return TableSplits("bsds300-maf", train, validation, test, COLUMNS, symmetries())
 
 
 def _read_grey(path: Path) -> Grey:

@@ -10,17 +10,23 @@ from aem.errors import AemError
 
 Table: TypeAlias = npt.NDArray[np.float32]
 Floats: TypeAlias = npt.NDArray[np.float64]
+# A matrix of whole numbers and determinant ±1 that maps rows to rows about as likely.
+Symmetry: TypeAlias = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class TableSplits:
-    """A prepared data set: float32 tables of rows × columns, ready to train on."""
+    """A prepared data set: float32 tables of rows × columns, ready to train on.
+
+    Where symmetries are known, the first is the identity.
+    """
 
     name: str
     train: Table
     validation: Table
     test: Table
     columns: tuple[str, ...]
+    symmetries: tuple[Symmetry, ...] = ()
 
     def __post_init__(self) -> None:
         for split in ("train", "validation", "test"):

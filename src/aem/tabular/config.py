@@ -32,13 +32,19 @@ class TableTask:
 
 @dataclass(frozen=True)
 class EnsembleConfig:
-    """How many models in how many column orders; the first keeps the order of the data."""
+    """How many models in how many column orders; the first keeps the order of the data.
+
+    With more than one of the table's symmetries (the first is the identity), models train on the
+    rows' images as well, and the mean density over the images is what is scored.
+    """
 
     members: int = 1
+    symmetries: int = 1
 
     def __post_init__(self) -> None:
-        if self.members < 1:
-            raise AemError(f"members must be positive, not {self.members}")
+        for name in ("members", "symmetries"):
+            if getattr(self, name) < 1:
+                raise AemError(f"{name} must be positive, not {getattr(self, name)}")
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from aem.tabular.config import TableConfig, TableTask
 from aem.tabular.evaluate import Evaluator
 from aem.tabular.members import Trained, train_member
 from aem.tabular.summary import finite
+from aem.tabular.symmetries import symmetrised, views
 from aem.training.loop import choose_device
 
 
@@ -52,13 +53,18 @@ def run_table(
     device = choose_device(config.train.device)
     splits = load_table(config.task)
     check_writable(folder)
+    symmetries = config.ensemble.symmetries
     members = train_members(
-        config, preset, splits, folder, evaluate_only=evaluate_only, quiet=quiet
+        config,
+        preset,
+        symmetrised(splits, symmetries),
+        folder,
+        evaluate_only=evaluate_only,
+        quiet=quiet,
     )
     write_atomically(folder / "config.toml", to_toml(config).encode())
-    evaluator = Evaluator(
-        [m.member for m in members], splits, config.evaluate, folder / "scores", report
-    )
+    scored = views([m.member for m in members], splits, symmetries)
+    evaluator = Evaluator(scored, splits, config.evaluate, folder / "scores", report)
     metrics = {
         "task": config.task.name,
         "preset": preset,

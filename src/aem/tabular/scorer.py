@@ -1,7 +1,8 @@
 """The four scores of the paper's table 1, for one model or a mixture of several."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import TypeVar
 
 import torch
 from jaxtyping import Bool, Float
@@ -16,6 +17,8 @@ from aem.model import AEM
 from aem.normalizers import Quadrature
 from aem.tabular.config import EvaluateConfig
 from aem.tabular.kept import Columns
+
+T = TypeVar("T")
 
 MEMORY = {"cpu": 2**28, "cuda": 2**32}  # bytes a score may work with
 # Energies between two looks at the clock: about a second's worth.
@@ -40,11 +43,17 @@ class Scorer:
     @cached_property
     def exact(self) -> list[AEM]:
         """The models in float64."""
-        return [member.model.in_double() for member in self.members]
+        return self._each(AEM.in_double)
 
     @cached_property
     def _distributions(self) -> list[AEMDistribution]:
-        return [member.model() for member in self.members]
+        return self._each(AEM.__call__)
+
+    def _each(self, make: Callable[[AEM], T]) -> list[T]:
+        """Something of every member's model, made once for members that share one."""
+        made = {id(m.model): m.model for m in self.members}
+        kept = {key: make(model) for key, model in made.items()}
+        return [kept[id(m.model)] for m in self.members]
 
     @torch.no_grad()
     def proposal(self, x: Float[Tensor, "B D"], first: int) -> Columns:
