@@ -25,7 +25,8 @@ from aem.normalizers import Quadrature
 from aem.training.batches import Batches
 from aem.training.descent import Descent
 from aem.training.loop import use_bfloat16
-from aem.training.steps import EagerStep, GraphStep, Step
+from aem.training.objective import DensityStep
+from aem.training.steps import captured_on_gpu
 
 ROWS = 2**15  # of random training data
 SPLINE_TRANSFORMS = 3  # zuko's default
@@ -128,8 +129,8 @@ class Ours:
         average = copy.deepcopy(model).eval().requires_grad_(False)
         bfloat16 = use_bfloat16(config.precision, self.device)
         descent = Descent(model, average, config, half=bfloat16)
-        eager = EagerStep(model, descent, config, self.data, None, bfloat16=bfloat16)
-        step: Step = GraphStep(eager) if self.device.type == "cuda" else eager
+        eager = DensityStep(model, descent, config, self.data, None, bfloat16=bfloat16)
+        step = captured_on_gpu(eager, self.device)
         batches = Batches(len(self.data), self.shape.batch, 0, self.device)
         done = 0
 

@@ -20,8 +20,8 @@ from aem.training.batches import Batches
 from aem.training.checkpoint import Progress
 from aem.training.descent import Descent
 from aem.training.loop import choose_device
+from aem.training.objective import objective
 from aem.training.schedule import averaging_decay, cosine
-from aem.training.steps import objective
 
 BLOCK = 1024  # rows scored together
 OUT_OF_REACH = 1.5  # nats: none of the tables looked at gained as many after a third of the steps

@@ -15,18 +15,19 @@ from torch import Tensor
 
 from aem import AEM, AemError
 from aem.io import read_tensors
-from aem.training import fit, steps
+from aem.training import fit
+from aem.training import objective as step
 from short_runs import SHORT, TINY, TRAIN, VALIDATION, Table, assert_same, fresh, run
 
 
 def explode(monkeypatch: pytest.MonkeyPatch, at: int, how: Callable[[Tensor, AEM], Tensor]) -> None:
-    objective, calls = steps.objective, itertools.count(1)
+    objective, calls = step.objective, itertools.count(1)
 
     def exploding(model: AEM, *args: Any, **kw: Any) -> Tensor:
         loss = objective(model, *args, **kw)
         return how(loss, model) if next(calls) == at else loss
 
-    monkeypatch.setattr(steps, "objective", exploding)
+    monkeypatch.setattr(step, "objective", exploding)
 
 
 def infinite_slope(loss: Tensor, model: AEM) -> Tensor:

@@ -13,9 +13,11 @@ from torch import Tensor
 
 from aem import AEM, ModelConfig, TrainConfig
 from aem.estimation import Estimator
-from aem.training import fit, loop, steps
+from aem.training import fit, loop
+from aem.training import objective as step
 from aem.training.descent import Descent
 from aem.training.loop import validation_scores
+from aem.training.objective import DensityStep
 from aem.training.schedule import averaging_decay
 from short_runs import SHORT, TINY, TRAIN, VALIDATION, fresh, ring, run
 
@@ -93,7 +95,7 @@ def test_a_run_leaves_the_callers_random_numbers_alone() -> None:
 
 def test_dropout_is_on_in_steps_and_off_in_validation(monkeypatch: pytest.MonkeyPatch) -> None:
     modes: dict[str, set[bool]] = {"step": set(), "validation": set()}
-    objective, scores = steps.objective, loop.validation_scores
+    objective, scores = step.objective, loop.validation_scores
 
     def watch_step(model: AEM, *args: Any, **kw: Any) -> Tensor:
         modes["step"] |= {m.training for m in model.modules()}
@@ -103,7 +105,7 @@ def test_dropout_is_on_in_steps_and_off_in_validation(monkeypatch: pytest.Monkey
         modes["validation"] |= {m.training for m in model.modules()}
         return scores(model, *args)
 
-    monkeypatch.setattr(steps, "objective", watch_step)
+    monkeypatch.setattr(step, "objective", watch_step)
     monkeypatch.setattr(loop, "validation_scores", watch_validation)
     model, _ = run()
     assert modes == {"step": {True}, "validation": {False}}
@@ -128,7 +130,7 @@ class Bench:
     model: AEM
     average: AEM
     descent: Descent
-    step: steps.EagerStep
+    step: DensityStep
 
     def __call__(self, number: int) -> None:
         self.step(number, torch.arange(16))
@@ -139,7 +141,7 @@ def bench(config: TrainConfig) -> Bench:
     average = copy.deepcopy(model).eval().requires_grad_(False)
     descent = Descent(model, average, config)
     rows = model.standardise(torch.from_numpy(TRAIN)).float()
-    step = steps.EagerStep(model, descent, config, rows, None)
+    step = DensityStep(model, descent, config, rows, None)
     return Bench(model, average, descent, step)
 
 

@@ -10,7 +10,7 @@ from aem.vae.images import Images
 from aem.vae.latent import LatentModel
 from aem.vae.networks import ConvolutionalVae
 from aem.vae.optimiser import make_optimiser
-from aem.vae.steps import EagerStep
+from aem.vae.steps import StageStep
 
 
 def test_a_pixel_is_one_as_often_as_it_is_bright() -> None:
@@ -33,7 +33,7 @@ def test_fixed_binarisation_is_a_function_of_the_seed(images: Images) -> None:
 def test_every_epoch_sees_other_pixels(images: Images, vae: ConvolutionalVae) -> None:
     model, config = LatentModel(vae), StageConfig(steps=10)
     optimiser = make_optimiser(model, config, torch.device("cpu"))
-    step = EagerStep(model, copy.deepcopy(model), optimiser, config, images.train)
+    step = StageStep(model, copy.deepcopy(model), optimiser, config, images.train)
     indices = torch.arange(8)
     one, two = step.batch(indices, warped=False), step.batch(indices, warped=False)
     assert one.shape == (8, 1, 28, 28)

@@ -104,8 +104,8 @@ def test_a_run_leaves_everything(
 
     # The same command again trains nothing and finds the same numbers.
     before = numbers(out)
-    monkeypatch.setattr("aem.vae.steps.EagerStep.run", None)
-    monkeypatch.setattr("aem.training.steps.EagerStep.run", None)
+    monkeypatch.setattr("aem.vae.steps.StageStep.run", None)
+    monkeypatch.setattr("aem.training.objective.DensityStep.run", None)
     assert run(monkeypatch, out, *TINY, *extra) == 0
     assert numbers(out) == before
 

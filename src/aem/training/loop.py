@@ -1,8 +1,6 @@
-"""The training loop: batches in, the best averaged weights out."""
+"""Fitting a model: rows in, the best averaged weights out."""
 
 import copy
-import math
-import time
 from pathlib import Path
 
 import numpy as np
@@ -20,11 +18,12 @@ from aem.table import check_table
 from aem.training.batches import Batches
 from aem.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from aem.training.descent import Descent
+from aem.training.objective import DensityStep
 from aem.training.report import Reporter
-from aem.training.steps import EagerStep, GraphStep, Step
+from aem.training.run import Run, Validation
+from aem.training.steps import captured_on_gpu
 
 VALIDATION_NODES = 100
-LOOK_EVERY = 50  # steps between looks at the loss where looking makes the host wait
 
 
 def choose_device(name: str) -> torch.device:
@@ -112,52 +111,30 @@ def fit(
         progress = Progress()
         if checkpoint is not None and checkpoint.exists():
             progress = load_checkpoint(checkpoint, model, average, descent, config)
-        eager = EagerStep(model, descent, config, rows, row_context, bfloat16=bfloat16)
-        step_function: Step = GraphStep(eager) if device.type == "cuda" else eager
-        batches = Batches(len(rows), config.batch_size, config.seed, device)
-        started, saved = time.monotonic() - progress.seconds, time.monotonic()
+        step = DensityStep(model, descent, config, rows, row_context, bfloat16=bfloat16)
 
-        def save() -> None:
-            # A finite loss may have had a gradient that was not: never save what it left.
-            if not descent.finite():
-                what = "the weights stopped being finite"
-                raise AemError(_explosion(what, progress.step, checkpoint, config))
-            if checkpoint is not None:
-                progress.seconds = time.monotonic() - started
-                save_checkpoint(checkpoint, model, average, descent, config, progress)
+        def validate() -> Validation:
+            score, proposal = validation_scores(average, held_out, held_out_context)
+            names = "validation_log_prob", "validation_proposal_log_prob"
+            return Validation(score, proposal, dict(zip(names, (score, proposal), strict=True)))
 
-        look_every = 1 if device.type == "cpu" else LOOK_EVERY
+        run = Run(
+            config,
+            captured_on_gpu(step, device),
+            Batches(len(rows), config.batch_size, config.seed, device),
+            average,
+            validate,
+            descent.finite,
+            lambda path, so_far: save_checkpoint(path, model, average, descent, config, so_far),
+            reporter,
+            checkpoint,
+            f"try a smaller learning rate than {config.learning_rate}, more warm-up than "
+            f"{config.warmup} steps, or estimator 'ranking'",
+        )
         try:
-            while progress.step < config.steps and not _exhausted(progress, config):
-                loss = step_function(progress.step, batches.indices(progress.step))
-                progress.step += 1
-                step = progress.step
-                validate = step % config.validate_every == 0 or step == config.steps
-                if step % look_every == 0 or validate:
-                    value = float(loss)
-                    if not math.isfinite(value):
-                        raise AemError(
-                            _explosion(f"the loss became {value}", step, checkpoint, config)
-                        )
-                    if step % LOOK_EVERY == 0:
-                        reporter.step(step, value)
-                if validate:
-                    score, proposal = validation_scores(average, held_out, held_out_context)
-                    seconds = time.monotonic() - started
-                    _record(progress, average, score, proposal, value, seconds)
-                    reporter.validation(step, score, proposal, seconds)
-                late = time.monotonic() - saved > config.checkpoint_seconds
-                if late and (step % look_every == 0 or validate):
-                    save()
-                    saved = time.monotonic()
-            save()
-        except KeyboardInterrupt:
-            # In the middle of a step the state is no step's: what counts is the last checkpoint.
-            where = "" if folder is None else f"; run the same command again to go on from {folder}"
-            raise AemError(f"interrupted at step {progress.step}{where}") from None
+            run.go_on(progress)
         finally:
             descent.release()
-    progress.seconds = time.monotonic() - started
     model.load_state_dict(progress.best_weights or average.state_dict())
     model.eval()
     return progress
@@ -196,36 +173,3 @@ def _prepare_context(
     if len(table) != rows:
         raise AemError(f"the context has {len(table)} rows, the data {rows}")
     return model.standardise_context(torch.from_numpy(table).to(device, model.shift.dtype))
-
-
-def _exhausted(progress: Progress, config: TrainConfig) -> bool:
-    """Early stopping: no better validation for `patience` validations in a row."""
-    waited = (progress.step - progress.best_step) // config.validate_every
-    return bool(config.patience and progress.best_weights and waited >= config.patience)
-
-
-def _record(
-    progress: Progress, average: AEM, score: float, proposal: float, loss: float, seconds: float
-) -> None:
-    progress.history.append(
-        {
-            "step": progress.step,
-            "seconds": round(seconds, 3),
-            "loss": loss,
-            "validation_log_prob": score,
-            "validation_proposal_log_prob": proposal,
-        }
-    )
-    if score > progress.best_score:
-        progress.best_score, progress.best_step = score, progress.step
-        progress.best_weights = {k: v.detach().clone() for k, v in average.state_dict().items()}
-
-
-def _explosion(what: str, step: int, checkpoint: Path | None, config: TrainConfig) -> str:
-    last = "no checkpoint was written"
-    if checkpoint is not None and checkpoint.exists():
-        last = f"the last good checkpoint is {checkpoint}"
-    return (
-        f"{what} at step {step}; {last}; try a smaller learning rate than "
-        f"{config.learning_rate}, more warm-up than {config.warmup} steps, or estimator 'ranking'"
-    )

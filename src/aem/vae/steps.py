@@ -1,8 +1,9 @@
-"""One step of a stage: fresh binary images, bound, gradient, Adam, average; eager or as a CUDA graph.
+"""One step of a stage: fresh binary images, bound, gradient, Adam, average.
 
 Images stay on the device; a step is told only which of them to take.
 """
 
+from collections.abc import Hashable
 from typing import NamedTuple
 
 import torch
@@ -10,6 +11,7 @@ from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
 from aem.training.schedule import averaging_decay, cosine
+from aem.training.steps import EagerStep
 from aem.vae.binarise import binarise, grey_levels
 from aem.vae.config import AugmentConfig, StageConfig
 from aem.vae.latent import LatentModel
@@ -37,8 +39,8 @@ def strength_of(step: int, config: StageConfig) -> float:
     return (1 - share) * config.augment + share * config.augment_end
 
 
-class EagerStep:
-    """The reference: plain PyTorch, one operation after the other."""
+class StageStep(EagerStep):
+    """Trains encoder, decoder and prior."""
 
     def __init__(
         self,
@@ -59,10 +61,9 @@ class EagerStep:
         # On the device, so that a captured graph sees new values without recapture.
         self.keep, self.beta, self.strength = torch.zeros(3, device=images.device).unbind()
 
-    def __call__(self, step: int, indices: Int[Tensor, " B"]) -> Float[Tensor, ""]:
-        """Train on one batch."""
-        self.set_schedule(step)
-        return self.run(indices, phase_of(step, self.config))
+    def phase(self, step: int) -> Phase:
+        """The phase a step belongs to."""
+        return phase_of(step, self.config)
 
     def set_schedule(self, step: int) -> None:
         """Put the numbers that depend on the step where `run` finds them."""
@@ -79,8 +80,9 @@ class EagerStep:
             grey = warp(grey, self.augment, self.strength)
         return binarise(grey)
 
-    def run(self, indices: Int[Tensor, " B"], phase: Phase) -> Float[Tensor, ""]:
-        """Everything of a step that does not depend on its number."""
+    def run(self, indices: Int[Tensor, " B"], phase: Hashable) -> Float[Tensor, ""]:
+        """Images, bound, gradient, weights."""
+        assert isinstance(phase, Phase)
         x = self.batch(indices, warped=phase.warped)
         with torch.autocast(self.images.device.type, torch.bfloat16, enabled=self.bfloat16):
             loss = negative_bound(
@@ -95,39 +97,3 @@ class EagerStep:
         descend(loss, self.optimiser, self.parameters, self.config.clip)
         update_average(self.averages, self.parameters, self.keep)
         return loss.detach()
-
-
-class GraphStep:
-    """`EagerStep` recorded once a phase as a CUDA graph and replayed: no host work between kernels."""
-
-    EAGER_STEPS = 3  # before capture, so that lazily created state exists
-
-    def __init__(self, eager: EagerStep) -> None:
-        self.eager = eager
-        size, device = eager.config.batch_size, eager.images.device
-        self.indices = torch.zeros(size, dtype=torch.long, device=device)
-        self.graphs: dict[Phase, tuple[torch.cuda.CUDAGraph, Tensor]] = {}
-        self.seen: dict[Phase, int] = {}
-        self.stream = torch.cuda.Stream()
-
-    def __call__(self, step: int, indices: Int[Tensor, " B"]) -> Float[Tensor, ""]:
-        """Train on one batch."""
-        phase = phase_of(step, self.eager.config)
-        self.eager.set_schedule(step)
-        seen = self.seen.get(phase, 0)
-        if seen < self.EAGER_STEPS:
-            self.seen[phase] = seen + 1
-            self.stream.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(self.stream):
-                loss = self.eager.run(indices, phase)
-            torch.cuda.current_stream().wait_stream(self.stream)
-            return loss
-        self.indices.copy_(indices)
-        if phase not in self.graphs:
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
-                loss = self.eager.run(self.indices, phase)
-            self.graphs[phase] = graph, loss
-        graph, loss = self.graphs[phase]
-        graph.replay()
-        return loss

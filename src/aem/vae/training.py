@@ -1,9 +1,7 @@
 """Training of encoder and decoder: binary images in, the best averaged weights out."""
 
 import copy
-import math
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,13 +10,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from aem.errors import AemError
 from aem.io import make_folder
 from aem.training.batches import Batches
 from aem.training.checkpoint import Progress, load_checkpoint, save_checkpoint
-from aem.training.loop import LOOK_EVERY, choose_device, use_bfloat16
+from aem.training.loop import choose_device, use_bfloat16
 from aem.training.report import Reporter
-from aem.training.steps import Step
+from aem.training.run import Run, Validation
+from aem.training.steps import captured_on_gpu
 from aem.vae.binarise import fixed_binarisation
 from aem.vae.bounds import draw_posterior, elbo, importance_bound
 from aem.vae.config import AugmentConfig, StageConfig
@@ -27,7 +25,7 @@ from aem.vae.latent import LatentModel
 from aem.vae.networks import ConvolutionalVae
 from aem.vae.objective import log_prior
 from aem.vae.optimiser import make_optimiser
-from aem.vae.steps import EagerStep, GraphStep
+from aem.vae.steps import StageStep
 
 VALIDATION_SAMPLES = 8
 VALIDATION_SEED = 1  # of the validation images' binarisation
@@ -135,49 +133,33 @@ def train_stage(
         if checkpoint is not None and checkpoint.exists():
             progress = load_checkpoint(checkpoint, model, average, optimiser, config)
             _align(optimiser)
-        bfloat16 = use_bfloat16(config.precision, device)
-        eager = EagerStep(
-            model, average, optimiser, config, images.train, augment=augment, bfloat16=bfloat16
+        step = StageStep(
+            model,
+            average,
+            optimiser,
+            config,
+            images.train,
+            augment=augment,
+            bfloat16=use_bfloat16(config.precision, device),
         )
-        step_function: Step = GraphStep(eager) if device.type == "cuda" else eager
-        batches = Batches(len(images.train), config.batch_size, config.seed, device)
-        started, saved = time.monotonic() - progress.seconds, time.monotonic()
-        look_every = 1 if device.type == "cpu" else LOOK_EVERY
-        try:
-            while progress.step < config.steps and not _exhausted(progress, config):
-                loss = step_function(progress.step, batches.indices(progress.step))
-                progress.step += 1
-                step = progress.step
-                validating = step % config.validate_every == 0 or step == config.steps
-                if not (validating or step % look_every == 0):
-                    continue
-                value = float(loss)
-                if not math.isfinite(value):
-                    raise AemError(_explosion(f"the loss became {value}", step, checkpoint, config))
-                if step % LOOK_EVERY == 0:
-                    reporter.step(step, value)
-                if validating:
-                    scores = validate(average, held_out, config)
-                    seconds = time.monotonic() - started
-                    _record(progress, average, value, scores, seconds)
-                    reporter.validation(
-                        step, scores["validation_score"], scores["validation_elbo"], seconds
-                    )
-                late = time.monotonic() - saved > config.checkpoint_seconds
-                last = step == config.steps or _exhausted(progress, config)
-                if checkpoint is not None and (late or last):
-                    # A finite loss may have had a gradient that was not: never save what it left.
-                    if not all(bool(p.isfinite().all()) for p in eager.parameters):
-                        what = "the weights stopped being finite"
-                        raise AemError(_explosion(what, step, checkpoint, config))
-                    progress.seconds = time.monotonic() - started
-                    save_checkpoint(checkpoint, model, average, optimiser, config, progress)
-                    saved = time.monotonic()
-        except KeyboardInterrupt:
-            # In the middle of a step the state is no step's: what counts is the last checkpoint.
-            where = "" if folder is None else f"; run the same command again to go on from {folder}"
-            raise AemError(f"interrupted at step {progress.step}{where}") from None
-        progress.seconds = time.monotonic() - started
+
+        def judge() -> Validation:
+            found = validate(average, held_out, config)
+            return Validation(found["validation_score"], found["validation_elbo"], found)
+
+        Run(
+            config,
+            captured_on_gpu(step, device),
+            Batches(len(images.train), config.batch_size, config.seed, device),
+            average,
+            judge,
+            lambda: all(bool(p.isfinite().all()) for p in step.parameters),
+            lambda path, so_far: save_checkpoint(path, model, average, optimiser, config, so_far),
+            reporter,
+            checkpoint,
+            f"try a smaller learning rate than {config.learning_rate}, or clipped gradients "
+            "(clip = 5)",
+        ).go_on(progress)
     model.load_state_dict(progress.best_weights or average.state_dict())
     model.eval()
     return progress
@@ -189,36 +171,3 @@ def _align(optimiser: torch.optim.Optimizer) -> None:
         for name, value in state.items():
             if isinstance(value, Tensor) and value.shape == parameter.shape:
                 state[name] = torch.empty_like(parameter).copy_(value)
-
-
-def _record(
-    progress: Progress,
-    average: LatentModel,
-    loss: float,
-    scores: dict[str, float],
-    seconds: float,
-) -> None:
-    progress.history.append(
-        {"step": progress.step, "seconds": round(seconds, 3), "loss": loss, **scores}
-    )
-    # While β still rises the scores of two steps are bounds of the same kind all the same: they are
-    # taken at its final value.
-    if scores["validation_score"] > progress.best_score:
-        progress.best_score, progress.best_step = scores["validation_score"], progress.step
-        progress.best_weights = {k: v.detach().clone() for k, v in average.state_dict().items()}
-
-
-def _exhausted(progress: Progress, config: StageConfig) -> bool:
-    """Early stopping: no better validation for `patience` validations in a row."""
-    waited = (progress.step - progress.best_step) // config.validate_every
-    return bool(config.patience and progress.best_weights and waited >= config.patience)
-
-
-def _explosion(what: str, step: int, checkpoint: Path | None, config: StageConfig) -> str:
-    last = "no checkpoint was written"
-    if checkpoint is not None and checkpoint.exists():
-        last = f"the last good checkpoint is {checkpoint}"
-    return (
-        f"{what} at step {step}; {last}; try a smaller learning rate than {config.learning_rate}, "
-        "or clipped gradients (clip = 5)"
-    )
