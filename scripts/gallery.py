@@ -1,4 +1,4 @@
-"""Stack the figure rows of the plane tasks into the picture that opens the README."""
+"""Stack the rows of the plane tasks and of the digits into the picture that opens the README."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[1]
 def main() -> None:
     """Write results/gallery.png."""
     results = ROOT / "results"
-    stack_rows([results / task / "best.png" for task in ROWS], results / "gallery.png")
+    stack_rows([results / task / "best.png" for task in (*ROWS, "vae")], results / "gallery.png")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 from aem import AEM, ModelConfig
 from aem.errors import AemError
@@ -41,6 +42,14 @@ def test_a_prior_of_another_stage_one_is_refused(
     save_model(AEM(PRIOR), path)
     with pytest.raises(AemError, match="does not say which stage one"):
         load_prior(path, vae)
+
+
+def test_any_encoder_may_have_a_prior(tmp_path: Path) -> None:
+    path, encoder = tmp_path / "prior.safetensors", nn.Linear(4, 6)
+    save_prior(AEM(PRIOR), encoder, path)
+    assert load_prior(path, encoder).config.features == 3
+    with pytest.raises(AemError, match="its latents mean something else"):
+        load_prior(path, nn.Linear(4, 6))
 
 
 def test_files_of_another_kind_are_refused(vae: ConvolutionalVae, tmp_path: Path) -> None:

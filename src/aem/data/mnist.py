@@ -62,8 +62,10 @@ def read_idx(path: Path, dimensions: int) -> Bytes:
         content = gzip.decompress(path.read_bytes())
     magic = bytes([0, 0, _UNSIGNED_BYTES, dimensions])
     header = len(magic) + 4 * dimensions
-    if content[:4] != magic or len(content) < header:
+    if content[:4] != magic:
         raise AemError(f"{path} begins with {content[:4].hex()}, expected {magic.hex()}.")
+    if len(content) < header:
+        raise AemError(f"{path} ends after {len(content)} bytes, in its header of {header}.")
     shape = struct.unpack(f">{dimensions}I", content[4:header])
     values = np.frombuffer(content, dtype=np.uint8, offset=header)
     if values.size != np.prod(shape, dtype=np.int64):

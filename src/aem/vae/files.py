@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from aem.config import ModelConfig, from_mapping, to_mapping
 from aem.errors import AemError
@@ -61,21 +61,21 @@ def load_vae(path: str | Path, device: str | torch.device = "cpu") -> Convolutio
     return vae.to(device).eval()
 
 
-def save_prior(prior: AEM, vae: ConvolutionalVae, path: str | Path, **about: Any) -> None:
-    """Save a prior with the fingerprint of the encoder and decoder it was fitted for."""
-    save_model(prior, path, task="vae", stage_one=digest(vae.state_dict()), **about)
+def save_prior(prior: AEM, network: nn.Module, path: str | Path, **about: Any) -> None:
+    """Save a prior with the fingerprint of the network it was fitted for: a VAE, or any encoder."""
+    save_model(prior, path, task="vae", stage_one=digest(network.state_dict()), **about)
 
 
-def load_prior(path: str | Path, vae: ConvolutionalVae, device: str | torch.device = "cpu") -> AEM:
-    """Load the prior of this encoder and decoder; that of another is refused."""
+def load_prior(path: str | Path, network: nn.Module, device: str | torch.device = "cpu") -> AEM:
+    """Load the prior of this network; that of another is refused."""
     about = model_information(path).get("about", {})
     prior = load_model(path, device)
-    if prior.config.features != vae.config.latents:
+    latents = prior.config.features
+    if isinstance(network, ConvolutionalVae) and network.config.latents != latents:
         raise AemError(
-            f"{path} is a prior of {prior.config.features} latents, "
-            f"stage one has {vae.config.latents}"
+            f"{path} is a prior of {latents} latents, stage one has {network.config.latents}"
         )
-    expected, found = digest(vae.state_dict()), about.get("stage_one")
+    expected, found = digest(network.state_dict()), about.get("stage_one")
     if found is None:
         raise AemError(f"{path} does not say which stage one it was fitted to")
     if found != expected:
