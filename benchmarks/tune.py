@@ -66,8 +66,7 @@ def attempt(config: TableConfig, preset: str, splits: TableSplits) -> dict[str, 
     started = time.monotonic()
     count = config.ensemble.members
     orders = column_orders(len(splits.columns), count, config.train.seed)
-    symmetries = config.ensemble.symmetries
-    whole = symmetrised(splits, symmetries)
+    whole = symmetrised(splits, config.task.symmetries)
     trained = [
         train_member(config, preset, place, order, whole, None, quiet=True)
         for place, order in enumerate(orders)
@@ -84,7 +83,7 @@ def attempt(config: TableConfig, preset: str, splits: TableSplits) -> dict[str, 
         "stopped_at": [t.training["steps"] for t in trained],
         "curve": [[h["step"], round(h["validation_log_prob"], 4)] for h in history],
     }
-    scored = views([t.member for t in trained], splits, symmetries)
+    scored = views([t.member for t in trained], splits, config.ensemble.symmetries)
     if len(scored) > 1:
         record["mixture_validation_log_prob"] = mixture_score(scored, splits, 2_000)
     return {**record, "seconds": round(time.monotonic() - started, 1)}

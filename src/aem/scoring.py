@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from aem.charts import TailedChart, chart_for
 from aem.conditionals import Conditionals
 from aem.errors import AemError
 from aem.normalizers import DivergentNormalizer, Normalizer, Quadrature, normalizer
@@ -206,3 +207,14 @@ def score(
             for block in blocks(model, len(rows), settings.bytes_on(rows.device))
         ]
     )
+
+
+@torch.no_grad()
+def without_density(exact: "AEM", x: Float[Tensor, "B D"]) -> Bool[Tensor, " B"]:
+    """Rows where a normaliser of a float64 model is infinite, as the paper's literal energy allows."""
+    if exact.config.energy == "literal":
+        z = exact.standardise(x.double())
+        chart = chart_for(exact.conditionals(z).flatten())
+        if isinstance(chart, TailedChart):
+            return chart.diverges().reshape(z.shape).any(-1)
+    return torch.zeros(len(x), dtype=torch.bool, device=x.device)

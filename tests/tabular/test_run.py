@@ -205,20 +205,23 @@ def test_symmetries_train_and_are_averaged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "run"
-    assert run(monkeypatch, out, "ensemble.symmetries=2", flags="--quiet") == 2
-    assert "has 1 known symmetries, not 2" in capsys.readouterr().err
+    for section in ("task", "ensemble"):
+        assert run(monkeypatch, out, f"{section}.symmetries=2", flags="--quiet") == 2
+        assert "has 1 known symmetries, not 2" in capsys.readouterr().err
     splits = registry.load("gas-10k")
     swap = np.eye(splits.train.shape[1], dtype=np.int64)[::-1].copy()
     known = replace(splits, symmetries=(swap @ swap, swap))
     monkeypatch.setattr(registry, "load", lambda name: known)
-    assert run(monkeypatch, out, "ensemble.symmetries=2", flags="--quiet") == 0
+    out = tmp_path / "both"
+    both = ("task.symmetries=2", "ensemble.symmetries=2")
+    assert run(monkeypatch, out, *both, flags="--quiet") == 0
     record = metrics(out)
     model = load_model(out / "model.safetensors")
     # Trained on both images: all columns' places and widths come out the same both ways.
     torch.testing.assert_close(model.shift, model.shift.flip(0))
     rows = torch.from_numpy(splits.test[:20]).double()
-    both = torch.stack([model().log_prob(rows), model().log_prob(rows.flip(-1))])
-    assert float(mixture_log_prob(both).mean()) == pytest.approx(record["test_log_prob"], abs=1e-4)
+    views = torch.stack([model().log_prob(rows), model().log_prob(rows.flip(-1))])
+    assert float(mixture_log_prob(views).mean()) == pytest.approx(record["test_log_prob"], abs=1e-4)
 
 
 def test_a_literal_energy_without_decay_is_counted(

@@ -17,14 +17,21 @@ TABLES: Final = (*FULL_TABLES, *SMALL_TABLES)
 
 @dataclass(frozen=True)
 class TableTask:
-    """Which table, and at most how many rows of each split (the first ones; 0: all)."""
+    """Which table, and at most how many rows of each split (the first ones; 0: all).
+
+    Models train on the rows' images under the first `symmetries` of the table's, one of which is the
+    identity.
+    """
 
     name: str = "power"
     train_rows: int = 0
     validation_rows: int = 0
     test_rows: int = 0
+    symmetries: int = 1
 
     def __post_init__(self) -> None:
+        if self.symmetries < 1:
+            raise AemError(f"symmetries must be positive, not {self.symmetries}")
         for name in ("train_rows", "validation_rows", "test_rows"):
             if getattr(self, name) < 0:
                 raise AemError(f"{name} must not be negative, not {getattr(self, name)}")
@@ -34,8 +41,8 @@ class TableTask:
 class EnsembleConfig:
     """How many models in how many column orders; the first keeps the order of the data.
 
-    With more than one of the table's symmetries (the first is the identity), models train on the
-    rows' images as well, and the mean density over the images is what is scored.
+    What is scored is their mean density over a row's images under the first `symmetries` of the
+    table's.
     """
 
     members: int = 1

@@ -80,7 +80,6 @@ def _identity(config: TableConfig, order: tuple[int, ...]) -> dict[str, Any]:
         **{f"model.{k}": v for k, v in to_mapping(config.model).items()},
         **{f"train.{k}": v for k, v in training_settings(config.train).items()},
         "order": order,
-        "symmetries": config.ensemble.symmetries,
     }
     return dict(json.loads(json.dumps(identity)))
 

@@ -53,17 +53,16 @@ def run_table(
     device = choose_device(config.train.device)
     splits = load_table(config.task)
     check_writable(folder)
-    symmetries = config.ensemble.symmetries
     members = train_members(
         config,
         preset,
-        symmetrised(splits, symmetries),
+        symmetrised(splits, config.task.symmetries),
         folder,
         evaluate_only=evaluate_only,
         quiet=quiet,
     )
     write_atomically(folder / "config.toml", to_toml(config).encode())
-    scored = views([m.member for m in members], splits, symmetries)
+    scored = views([m.member for m in members], splits, config.ensemble.symmetries)
     evaluator = Evaluator(scored, splits, config.evaluate, folder / "scores", report)
     metrics = {
         "task": config.task.name,

@@ -8,13 +8,13 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from aem.charts import TailedChart, chart_for
 from aem.distribution import AEMDistribution
 from aem.ensemble import Member, mixture_error, mixture_log_prob
 from aem.importance import importance_scores
 from aem.kde import KDE, fit_kde
 from aem.model import AEM
 from aem.normalizers import Quadrature
+from aem.scoring import without_density
 from aem.tabular.config import EvaluateConfig
 from aem.tabular.kept import Columns
 
@@ -89,18 +89,10 @@ class Scorer:
         }
         return {name: _spread(values, exists) for name, values in columns.items()}
 
-    @torch.no_grad()
     def without_density(self, x: Float[Tensor, "B D"]) -> Bool[Tensor, " B"]:
-        """Rows where some normaliser is infinite, as may happen to the paper's literal energy."""
-        without = torch.zeros(len(x), dtype=torch.bool, device=x.device)
-        for member, exact in zip(self.members, self.exact, strict=True):
-            if exact.config.energy != "literal":
-                continue
-            z = exact.standardise(member.arrange(x).double())
-            chart = chart_for(exact.conditionals(z).flatten())
-            if isinstance(chart, TailedChart):
-                without |= chart.diverges().reshape(z.shape).any(-1)
-        return without
+        """Rows that some member has no density for."""
+        pairs = zip(self.members, self.exact, strict=True)
+        return torch.stack([without_density(e, m.arrange(x)) for m, e in pairs]).any(0)
 
     def importance(self, x: Float[Tensor, "B D"], first: int) -> Columns:
         """The paper's AEM*: independent draws, other ones for every block and member."""

@@ -10,11 +10,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from aem.charts import TailedChart, chart_for
 from aem.importance import MEMORY, Watch, ignore, importance_scores
 from aem.kde import KDE
 from aem.model import AEM
 from aem.normalizers import Quadrature
+from aem.scoring import without_density
 from aem.vae.objective import log_proposal, log_standard_normal
 
 BLOCK = {"cpu": 256, "cuda": 8192}  # latents scored between two reports
@@ -82,18 +82,6 @@ def quadrature_prior(model: AEM, settings: Quadrature) -> Prior:
         return PriorScores(*(torch.cat(parts) for parts in (log_prob, error, unmet, reached)))
 
     return score
-
-
-@torch.no_grad()
-def without_density(model: AEM, z: Float[Tensor, "M L"]) -> Bool[Tensor, " M"]:
-    """Latents where some normaliser of a float64 model is infinite."""
-    if model.config.energy != "literal":
-        return torch.zeros(len(z), dtype=torch.bool, device=z.device)
-    rows = model.standardise(z.double())
-    chart = chart_for(model.conditionals(rows).flatten())
-    if not isinstance(chart, TailedChart):
-        return torch.zeros(len(z), dtype=torch.bool, device=z.device)
-    return chart.diverges().reshape(rows.shape).any(-1)
 
 
 def importance_prior(model: AEM, samples: int, *, seed: int = 0, memory: int = MEMORY) -> Prior:
