@@ -9,6 +9,7 @@ from torch import nn
 from aem import AEM, ModelConfig
 from aem.kde import fit_kde
 from aem.normalizers import Quadrature
+from aem.scoring import without_density
 from aem.vae.bounds import draw_posterior
 from aem.vae.evaluation import bounds_under
 from aem.vae.networks import ConvolutionalVae
