@@ -19,7 +19,6 @@ from aem.vae.priors import (
     kde_prior,
     proposal_prior,
     quadrature_prior,
-    without_density,
 )
 
 CONFIG = {
