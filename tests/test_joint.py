@@ -5,8 +5,9 @@ import pytest
 import torch
 from scipy.stats import multivariate_normal
 
+import aem.automatic
 import aem.joint
-from aem.automatic import _ladders
+from aem.automatic import _ladders, choose_mixture, silent
 from aem.config import ModelConfig, TrainConfig
 from aem.joint import JointMixture, Rows, central_rows, fit_mixture
 from aem.model import AEM
@@ -215,3 +216,18 @@ def test_frequencies_are_higher_where_rows_crowd() -> None:
     assert normal == pytest.approx(discrete, rel=0.1)
     assert 10 * normal < crowded < 33 * normal
     assert _ladders(z, cells, 0).shape == (3, 0)
+
+
+@pytest.mark.parametrize(("known", "expected"), [(0.3, 4), (-1.0, 2)])
+def test_large_mixtures_have_to_generalise(
+    known: float, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four clusters: four components suit unseen rows best, if so many may be one mixture at all."""
+    monkeypatch.setattr(aem.automatic, "POOLED", 2)
+    monkeypatch.setattr(aem.automatic, "KNOWN", known)
+    rng = np.random.default_rng(0)
+    z = rng.choice([-1.0, 1.0], size=(1200, 2)) + 0.1 * rng.normal(size=(1200, 2))
+    _, chosen = choose_mixture(z[:1000], z[1000:], (1, 2, 4), 0, silent)
+    assert chosen["components"] == expected
+    _, given = choose_mixture(z[:1000], z[1000:], (4,), 0, silent)
+    assert given["components"] == 4  # what a user asks for is not judged

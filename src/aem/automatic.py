@@ -43,7 +43,7 @@ HELD_OUT = 10  # one row in this many decides when to stop
 MOST_HELD_OUT = 2000  # more decide nothing else
 FOLDS = 4  # small tables choose their mixture by cross-validation
 FEW_ROWS = 600  # above, one of the folds is enough to choose by
-SIZES = (1, 2, 4, 8, 16, 32, 64)  # of mixtures
+SIZES = (1, 2, 4, 8, 16, 32, 64, 128)  # of mixtures
 MOST_COMPONENTS = SIZES[-1]
 CHOOSING = 25  # iterations that tell mixtures apart
 BATCH = 256
@@ -60,7 +60,7 @@ COPIES = 16  # of a single Gaussian, for the network to make a mixture of
 SCALE_OF_COPIES = 0.5  # of the Gaussian's, at first
 JUDGED = 20_000  # held-out rows × columns that judge the energies: each takes a hundred nodes
 KNOWN = 0.3  # nats a mixture may favour its own rows by and still be what networks start from
-POOLED = 64  # components of several starts together
+POOLED = 64  # components of several starts together; more in one mixture have to generalise
 MOST_STARTS = 8
 DRAWS = 8  # of every discrete value from its cell: a network must not learn one draw by heart
 MOST_DRAWN_ROWS = 200_000
@@ -323,21 +323,24 @@ def choose_mixture(
     rows = folds[0][0] if unseen is not None else Rows(z, seed)
     best = (-math.inf, 1, 0.0)
     for done, size in enumerate(sizes):
-        tried = []
+        tried, general = [], True
         for prior in (0.2 * columns, columns, 4.0 * columns):
-            scores = [
-                fit_mixture(a, size, prior, seed, CHOOSING)
-                .with_wide_component(a.z)
-                .log_prob(b)
-                .mean()
-                for a, b in folds
+            mixtures = [
+                fit_mixture(a, size, prior, seed, CHOOSING).with_wide_component(a.z)
+                for a, _ in folds
             ]
+            scores = [m.log_prob(b).mean() for m, (_, b) in zip(mixtures, folds, strict=True)]
             tried.append((float(np.mean(scores)), size, prior))
             if len(tried) > 1 and tried[-1][0] < tried[-2][0]:
                 break  # the more is shared, the worse
+            general = size <= POOLED or all(
+                _generalises(m, a.z, b) for m, (a, b) in zip(mixtures, folds, strict=True)
+            )
         report("mixture", done + 1, len(sizes))
         if max(tried)[0] < best[0]:
             break  # the more components, the worse
+        if done and not general:
+            break  # the best of them knows its own rows too well for a network to start from
         best = max(best, *tried)
     score, size, prior = best
     starts = min(max(POOLED // size, 1), MOST_STARTS)
