@@ -13,7 +13,7 @@ gain nothing at all, the mixture alone stays.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from aem.config import ModelConfig, TrainConfig, to_mapping
 from aem.discrete import Discrete, dequantise, lattice, recognise
 from aem.errors import AemError
 from aem.joint import JointMixture, Rows, fit_mixture
+from aem.lens import Lens, crowding, lenses_for, log_slopes, through
 from aem.model import AEM
 from aem.nn.features import LOWEST_FREQUENCY, supported_frequency
 from aem.proposal_training import proposal_score, standardised, train_proposal
@@ -40,7 +41,7 @@ Report = Callable[[str, int, int], None]  # what is being done, done, in all
 # gained nothing from a network. Where between those and this it begins to pay was not measured.
 FEWEST_ROWS_TO_TRAIN = 2000
 HELD_OUT = 10  # one row in this many decides when to stop
-MOST_HELD_OUT = 2000  # more decide nothing else
+MOST_HELD_OUT = 1000  # more decide nothing else, and are missed in training
 FOLDS = 4  # small tables choose their mixture by cross-validation
 FEW_ROWS = 600  # above, one of the folds is enough to choose by
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128)  # of mixtures
@@ -54,7 +55,7 @@ AFFORDABLE, ENERGIES_AFFORDABLE = 100_000, 40_000
 # With many columns the waves of each are more than the rows can teach; a wider network is not.
 MANY_COLUMNS = 15
 MIN_SCALE = 1e-3
-NORMAL_QUARTILES = 1.349  # deviations between them
+LOOKING = 16  # components that tell whether lenses help
 MOST_CROWDING = 32.0
 COPIES = 16  # of a single Gaussian, for the network to make a mixture of
 SCALE_OF_COPIES = 0.5  # of the Gaussian's, at first
@@ -132,14 +133,16 @@ def fit_table(
     rng = np.random.default_rng(seed)
     discrete = recognise(x, columns)
     model_config, plan = choose(x, settings, seed, device)
+    networks = plan is not None and not keep_mixture  # a detector looks at the columns as they are
     unseen_rows = min(max(len(x) // HELD_OUT, 1), MOST_HELD_OUT) if plan else 0
     held_out = rng.permutation(len(x)) < unseen_rows
-    offsets = far_from_zero(x)
-    spread = dequantise(x, columns, discrete, rng) - offsets
+    raw = dequantise(x, columns, discrete, rng)
+    lenses = _lenses(raw[~held_out], raw[held_out], columns, discrete, seed) if networks else ()
+    offsets = far_from_zero(through(lenses, columns, x))
+    spread = through(lenses, columns, raw) - offsets
     check_table(spread, columns=columns, for_fitting=True)
     train, validation = spread[~held_out], spread[held_out]
-    shift, scale = train.mean(0), train.std(0)
-    z, unseen = (train - shift) / scale, (validation - shift) / scale
+    z, unseen = _standardised(train, validation)
     sizes = [k for k in SIZES if k <= most_components and 4 * k <= len(z)]
     if settings.components:
         sizes = [settings.components]
@@ -154,12 +157,15 @@ def fit_table(
     }
     if offsets.any():
         about["offsets"] = {name: float(o) for name, o in zip(columns, offsets, strict=True) if o}
+    if lenses:
+        about["lenses"] = [asdict(lens) for lens in lenses]
     anchored = _anchored(joint, 1, model_config, train, columns, seed)
     if plan is None:
         return Fitted(anchored.eval(), tuple(discrete), about, held_out)
     draws = min(DRAWS, max(MOST_DRAWN_ROWS // len(train), 1)) if discrete else 1
     many = [train] + [
-        dequantise(train + offsets, columns, discrete, rng) - offsets for _ in range(draws - 1)
+        through(lenses, columns, dequantise(raw[~held_out], columns, discrete, rng)) - offsets
+        for _ in range(draws - 1)
     ]  # in its cell each value is drawn anew
     models = []
     if keep_mixture or _generalises(joint, z, unseen):
@@ -170,7 +176,41 @@ def fit_table(
     model, about["network"] = _train(
         anchored, models, np.concatenate(many), validation, plan, quiet
     )
+    _add_to_scores(
+        about["network"], float(log_slopes(lenses, columns, raw[held_out]).mean()) if lenses else 0
+    )
     return Fitted(model, tuple(discrete), about, held_out)
+
+
+def _standardised(train: Array, validation: Array) -> tuple[Array, Array]:
+    shift, scale = train.mean(0), train.std(0)
+    return (train - shift) / scale, (validation - shift) / scale
+
+
+def _lenses(
+    train: Array, validation: Array, columns: list[str], discrete: Sequence[Discrete], seed: int
+) -> tuple[Lens, ...]:
+    """Lenses for crowded columns, if through them a small mixture suits held-out rows better."""
+    lenses = lenses_for(train, columns, [column.column for column in discrete])
+    if not lenses:
+        return ()
+    scores = []
+    for some in ((), lenses):
+        a, b = (through(some, columns, rows) for rows in (train, validation))
+        z, unseen = _standardised(a, b)
+        mixture = fit_mixture(z, LOOKING, float(len(columns)), seed, CHOOSING)
+        score = mixture.with_wide_component(z).log_prob(unseen) - np.log(a.std(0)).sum()
+        scores.append(float((score + log_slopes(some, columns, validation)).mean()))
+    return lenses if scores[1] > scores[0] else ()
+
+
+def _add_to_scores(network: dict[str, Any], added: float) -> None:
+    """From log densities of what a model sees through lenses to those of the data."""
+    for record in (network, *network["history"]):
+        for name, value in record.items():
+            if "validation" in name:
+                several = isinstance(value, list)
+                record[name] = [v + added for v in value] if several else value + added
 
 
 def _generalises(joint: JointMixture, z: Array, unseen: Array) -> bool:
@@ -299,9 +339,8 @@ def _ladders(z: Array, cells: NDArray[np.bool_], count: int) -> Tensor:
     comb of rounded values is not for a practitioner's density to find: it would call every row that
     was rounded otherwise impossible. Where values repeat the column is discrete anyway.
     """
-    low, high = np.quantile(z, (0.25, 0.75), axis=0)
-    crowding = np.clip(NORMAL_QUARTILES / np.maximum(high - low, 1e-9), 1.0, MOST_CROWDING)
-    top = np.where(cells, 1.0, crowding) * supported_frequency(len(z))
+    times = crowding(z).clip(1.0, MOST_CROWDING)
+    top = np.where(cells, 1.0, times) * supported_frequency(len(z))
     return torch.from_numpy(np.geomspace(LOWEST_FREQUENCY, top, count).T).float()
 
 

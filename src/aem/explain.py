@@ -129,7 +129,7 @@ def _look(table: TableModel, x: Array, log_density: Array) -> _Look:
 def _conditionals(table: TableModel, x: Array) -> tuple[Array, Array]:
     """Points [B, D, L] in the units of the data, and the probability between neighbours."""
     model = table.exact
-    rows = torch.from_numpy(x).to(model.shift.device)
+    rows = torch.from_numpy(table.seen(x)).to(model.shift.device)
     flat = model.conditionals(model.standardise(rows)).flatten()
     # Evenly spaced levels, and closer and closer ones towards the ends.
     even = torch.linspace(0, 1, LEVELS - 18, dtype=torch.float64)[1:-1]
@@ -146,8 +146,10 @@ def _conditionals(table: TableModel, x: Array) -> tuple[Array, Array]:
         mass = z.diff(dim=-1) * 0.5 * (height[:, 1:] + height[:, :-1])
     mass = mass / mass.sum(-1, keepdim=True)
     shape = (*x.shape, -1)
-    grid = z.reshape(shape) * model.scale[:, None] + model.shift[:, None]
-    return _numpy(grid), _numpy(mass.reshape(shape))
+    grid = _numpy(z.reshape(shape) * model.scale[:, None] + model.shift[:, None])
+    for d, lens in table.lenses.items():
+        grid[:, d] = lens.inverse(grid[:, d])
+    return grid, _numpy(mass.reshape(shape))
 
 
 def _numpy(values: Tensor) -> Array:

@@ -18,6 +18,10 @@ from aem.model import AEM
 
 FORMAT = "aem"
 FORMAT_VERSION = 1
+TREATED = {  # what a fit tells about columns that a model does not see as they are
+    "offsets": "columns far from zero",
+    "lenses": "columns seen through a lens",
+}
 
 
 class Described(Protocol):
@@ -115,14 +119,17 @@ def load_model(
 ) -> AEM:
     """Load a model in evaluation mode. No code in the file is ever run.
 
-    Some models see values from which something has been subtracted, which only a `TableModel` knows.
+    Some models do not see the values themselves, but something that only a `TableModel` knows.
     """
     path = Path(path)
     tensors, metadata = read_tensors(path, "model")
-    if not as_table and (metadata.get("about") or {}).get("offsets"):
-        raise AemError(
-            f"{path} has columns far from zero, which only aem score, sample and report can treat"
-        )
+    if not as_table:
+        about = metadata.get("about") or {}
+        for key, what in TREATED.items():
+            if about.get(key):
+                raise AemError(
+                    f"{path} has {what}, which only aem score, sample and report can treat"
+                )
     try:
         config = from_mapping(ModelConfig, metadata["config"])
         model = AEM(config, columns=metadata["columns"]).to(tensors["shift"].dtype)

@@ -17,6 +17,7 @@ from aem.conditionals import Conditionals
 from aem.discrete import Discrete, log_cell_density
 from aem.errors import AemError
 from aem.io import load_model, model_information, save_model
+from aem.lens import Lens, through
 from aem.model import AEM
 from aem.normalizers import Quadrature
 from aem.sampling import by_rejection
@@ -54,15 +55,25 @@ class TableModel:
         far = self.about.get("offsets", {})
         # The model, in single precision, sees values without these; its double sees them as they are.
         self.offsets: Array = np.array([far.get(name, 0.0) for name in self.columns])
+        self.lenses: dict[int, Lens] = {
+            self.columns.index(entry["column"]): Lens(
+                entry["column"], tuple(entry["values"]), tuple(entry["scores"])
+            )
+            for entry in self.about.get("lenses", [])
+        }
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Names, in the order the model reads them."""
         return self.model.columns
 
+    def seen(self, x: Array) -> Array:
+        """Rows [B, D] as `exact` reads them: crowded columns through their lenses."""
+        return through(list(self.lenses.values()), self.columns, x) if self.lenses else x
+
     @cached_property
     def exact(self) -> AEM:
-        """The model in float64 and in the units of the data."""
+        """The model in float64 and in the units of the data, or of a lens."""
         double = self.model.in_double()
         offsets = torch.from_numpy(self.offsets).to(double.shift.device)
         double.shift += offsets
@@ -84,11 +95,15 @@ class TableModel:
         device = self.model.shift.device
         parts = []
         for start in range(0, max(len(x), 1), BLOCK):
-            rows = torch.tensor(x[start : start + BLOCK], device=device)
+            some = x[start : start + BLOCK]
+            rows = torch.tensor(self.seen(some), device=device)
             # A row alone would take another path through the linear algebra than one among others.
             padded = torch.cat((rows, rows[:1])) if len(rows) == 1 else rows
-            found = self._score_block(padded, settings, start)
-            parts.append([values[: len(rows)].cpu().numpy() for values in found])
+            log_density, error = self._score_block(padded, settings, start)
+            terms = log_density[: len(rows)].cpu().numpy()
+            for d, lens in self.lenses.items():
+                terms[:, d] += lens.log_slope(some[:, d])
+            parts.append([terms, error[: len(rows)].cpu().numpy()])
             report("rows", min(start + BLOCK, len(x)), len(x))
         return ColumnScores(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
@@ -148,7 +163,8 @@ class TableModel:
     def _in_units(self, z: Tensor, d: int) -> Array:
         """Values of one column from standardised ones."""
         near: Array = (self.model.shift[d] + self.model.scale[d] * z).double().cpu().numpy()
-        return near + float(self.offsets[d])
+        lens = self.lenses.get(d)
+        return near + float(self.offsets[d]) if lens is None else lens.inverse(near)
 
     def _redraw(self, column: Discrete, conditional: Conditionals, z: Tensor, d: int) -> Tensor:
         """Values beyond those seen are as rare as the score says."""

@@ -92,6 +92,10 @@ def sentences(table: TableModel, out: Path, seconds: float) -> list[str]:
         f"of a value divided by its step of {column.step:g}."
         for column in table.discrete
     ]
+    lines += [
+        f"Column '{lens.column}' is crowded: the model sees it through a lens that spreads its rows."
+        for lens in table.lenses.values()
+    ]
     lines.append(_network(about))
     lines.append(f"Next: aem score {out} DATA --explain, or aem sample {out} -n 1000.")
     return lines

@@ -32,7 +32,7 @@ def pit_values(table: TableModel, x: Array, rng: np.random.Generator, report: Re
     block = min(max(NUMBERS // (columns * table.model.config.components * 8), 8), 128)
     parts = []
     for start in range(0, len(x), block):
-        rows = torch.tensor(x[start : start + block], device=table.model.shift.device)
+        rows = torch.tensor(table.seen(x[start : start + block]), device=table.model.shift.device)
         conditionals = table.exact().conditionals(rows, Quadrature(tolerance=TOLERANCE))
         values = []
         for name, conditional in zip(table.columns, conditionals, strict=True):

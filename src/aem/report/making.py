@@ -85,6 +85,8 @@ def _columns(table: TableModel) -> list[dict[str, Any]]:
         treatment = "continuous"
         if own is not None:
             treatment = f"discrete ({own.why}): dequantised in steps of {own.step:g}"
+        elif d in table.lenses:
+            treatment = "crowded: seen through a lens, about the normal scores of its ranks"
         records.append(
             {
                 "column": d,

@@ -62,10 +62,13 @@ def screen(table: TableModel, x: Array, report: Report) -> Array:
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(0)
         for start in range(0, len(x), BLOCK):
-            near = x[start : start + BLOCK] - table.offsets
+            near = table.seen(x[start : start + BLOCK]) - table.offsets
             rows = torch.tensor(near, dtype=model.shift.dtype, device=device)
             terms, _ = distribution_.estimate(rows, None, NODES)
-            parts.append(terms.sum(-1).double().cpu().numpy())
+            total = terms.sum(-1).double().cpu().numpy()
+            for d, lens in table.lenses.items():
+                total += lens.log_slope(x[start : start + BLOCK, d])
+            parts.append(total)
             report("screening", min(start + BLOCK, len(x)), len(x))
     found: Array = np.nan_to_num(np.concatenate(parts), nan=-np.inf)
     return found
@@ -91,7 +94,7 @@ def normaliser_record(
     """Errors of the scores, and what the normalisers took."""
     error = found.scores.error
     device = table.model.shift.device
-    some = torch.tensor(x[found.typical[: limits.counted]], device=device)
+    some = torch.tensor(table.seen(x[found.typical[: limits.counted]]), device=device)
     detail = score_block(table.exact, some, None, Quadrature(tolerance=TOLERANCE))
     nodes = detail.nodes.double().cpu().numpy()
     return {

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from aem.conditional import Conditional
 from aem.discrete import Discrete
 from aem.explain import explain
+from aem.lens import Lens
 from aem.normalizers import Quadrature
 from aem.report.numbers import short, shorts
 from aem.tablemodel import TOLERANCE, Report, TableModel
@@ -68,24 +69,32 @@ def _pictures(
     result: dict[Place, Picture] = {}
     for d in np.unique(blamed).tolist():
         which = np.flatnonzero((blamed == d).any(1))
-        rows = torch.tensor(context[which], device=table.model.shift.device)
+        rows = torch.tensor(table.seen(context[which]), device=table.model.shift.device)
         conditional = table.exact().conditionals(rows, Quadrature(tolerance=TOLERANCE))[d]
+        lens = table.lenses.get(d)
         low, high = conditional.quantile(torch.tensor(OUTER)).cpu().numpy().T
+        if lens is not None:
+            low, high = lens.inverse(low), lens.inverse(high)
         low, high = np.minimum(low, x[which, d]), np.maximum(high, x[which, d])
         own = discrete.get(table.columns[d])
         if own is not None and (high - low).max() / own.step < MOST_CELLS:
             pictures = _cells(conditional, own, low, high)
         else:
-            pictures = _densities(conditional, low, high)
+            pictures = _densities(conditional, low, high, lens)
         result |= {(i, d): picture for i, picture in zip(which.tolist(), pictures, strict=True)}
     return result
 
 
-def _densities(conditional: Conditional, low: Array, high: Array) -> list[Picture]:
+def _densities(
+    conditional: Conditional, low: Array, high: Array, lens: Lens | None
+) -> list[Picture]:
     """Curves from low to high [B]."""
     margin = 0.04 * (high - low)
     grid = np.linspace(low - margin, high + margin, POINTS, axis=-1)
-    density = conditional.density(torch.tensor(grid)).cpu().numpy()
+    at = grid if lens is None else lens(grid)
+    density = conditional.density(torch.tensor(at)).cpu().numpy()
+    if lens is not None:
+        density *= np.exp(lens.log_slope(grid))
     return [
         {"kind": "density", "at": shorts(at), "height": shorts(height, 3)}
         for at, height in zip(grid, density, strict=True)
