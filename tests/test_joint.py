@@ -7,6 +7,7 @@ from scipy.stats import multivariate_normal
 
 import aem.automatic
 import aem.joint
+from aem.anchored import AnchoredHead
 from aem.automatic import _ladders, choose_mixture, silent
 from aem.config import ModelConfig, TrainConfig
 from aem.joint import JointMixture, Rows, central_rows, fit_mixture
@@ -25,13 +26,18 @@ def joint() -> JointMixture:
     return JointMixture(np.log([0.5, 0.3, 0.2]), rng.normal(size=(K, D)), factors)
 
 
+def head_of(model: AEM) -> AnchoredHead:
+    assert isinstance(model.head, AnchoredHead)
+    return model.head
+
+
 def anchored(joint: JointMixture, *, memory: bool = True) -> AEM:
     config = ModelConfig(
         features=D, hidden=16, blocks=1, gamma=2, energy_hidden=4, energy_blocks=1, frequencies=2,
         proposal="anchored", components=K,
     )  # fmt: skip
     model = AEM(config)
-    model.head.anchor(joint, memory=memory)  # type: ignore[operator]
+    head_of(model).anchor(joint, memory=memory)
     return model.eval()
 
 
@@ -173,7 +179,7 @@ def test_training_cannot_lose_the_tails(joint: JointMixture, *, memory: bool) ->
         proposal="anchored", components=K + 1,
     )  # fmt: skip
     model = AEM(config)
-    model.head.anchor(wide, memory=memory)  # type: ignore[operator]
+    head_of(model).anchor(wide, memory=memory)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(100 * torch.randn_like(parameter))
@@ -201,7 +207,7 @@ def test_columns_by_themselves_and_blurred(joint: JointMixture) -> None:
     noisy = sum(w * multivariate_normal(m, c + 0.25 * np.eye(D)).pdf(z) for w, m, c in parts)
     np.testing.assert_allclose(joint.blurred(0.5).log_prob(z), np.log(noisy), rtol=1e-9)
     np.testing.assert_allclose(
-        anchored(joint).head.joint().log_prob(z),  # type: ignore[operator]
+        head_of(anchored(joint)).joint().log_prob(z),
         joint.log_prob(z),
         rtol=1e-5,
     )

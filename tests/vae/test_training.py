@@ -1,5 +1,6 @@
 """Stages learn, stop and go on."""
 
+import itertools
 import math
 import subprocess
 import sys
@@ -65,15 +66,13 @@ def test_a_killed_run_ends_as_if_it_had_not_been(
     whole = fresh(network, prior=joint)
     train_stage(whole, images, config, quiet=True)
 
-    original = StageStep.run
+    original, calls = StageStep.run, itertools.count(1)
 
     def stopping(self: StageStep, indices: torch.Tensor, phase: Phase) -> torch.Tensor:
-        stopping.calls += 1  # type: ignore[attr-defined]
-        if stopping.calls == 6:  # type: ignore[attr-defined]
+        if next(calls) == 6:
             raise KeyboardInterrupt
         return original(self, indices, phase)
 
-    stopping.calls = 0  # type: ignore[attr-defined]
     monkeypatch.setattr(StageStep, "run", stopping)
     with pytest.raises(AemError, match="interrupted at step 5; run the same command again"):
         train_stage(fresh(network, prior=joint), images, config, folder=tmp_path, quiet=True)

@@ -19,19 +19,24 @@ FREE = ("device", "checkpoint_seconds")
 class Trained(Described, Protocol):
     """A module that can be put back: an AEM, or one that holds it (`nn.Module` says the rest)."""
 
-    def state_dict(self) -> dict[str, Tensor]: ...  # noqa: D102
+    def state_dict(self) -> dict[str, Tensor]:
+        """Weights and buffers."""
 
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> Any: ...  # noqa: D102
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> Any:
+        """Put them back."""
 
-    def named_buffers(self) -> Iterator[tuple[str, Tensor]]: ...  # noqa: D102
+    def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
+        """What follows from the data."""
 
 
 class Optimiser(Protocol):
     """What keeps moments of gradients, numbered by parameter."""
 
-    def state_dict(self) -> dict[str, Any]: ...  # noqa: D102
+    def state_dict(self) -> dict[str, Any]:
+        """The moments."""
 
-    def load_state_dict(self, state: dict[str, Any], /) -> None: ...  # noqa: D102
+    def load_state_dict(self, state: dict[str, Any], /) -> None:
+        """Put them back."""
 
 
 @dataclass
