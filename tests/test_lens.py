@@ -10,7 +10,7 @@ from aem.automatic import Settings, fit_table
 from aem.commands.fit import sentences
 from aem.errors import AemError
 from aem.explain import explain
-from aem.io import load_model
+from aem.io import load_model, save_model
 from aem.lens import CROWDED, Lens, crowding, lenses_for
 from aem.tablemodel import TableModel
 
@@ -107,6 +107,16 @@ def test_one_file(fitted: TableModel, tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.sample(20, seed=1), fitted.sample(20, seed=1))
     with pytest.raises(AemError, match="through a lens"):
         load_model(path)
+
+
+@pytest.mark.parametrize("lens", [{}, {"column": "gone", "values": [0, 1], "scores": [0, 1]}])
+def test_a_file_whose_lens_is_not_whole(
+    fitted: TableModel, tmp_path: Path, lens: dict[str, object]
+) -> None:
+    path = tmp_path / "torn.aem"
+    save_model(fitted.model, path, **{**fitted.about, "lenses": [lens]})
+    with pytest.raises(AemError, match="does not hold a complete model"):
+        TableModel.load(path)
 
 
 def test_what_is_reported_of_training_is_in_units_of_the_data(fitted: TableModel) -> None:

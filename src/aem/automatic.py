@@ -8,7 +8,8 @@ Then the proposals, from two anchors: that mixture, and a single Gaussian whose 
 network may make mixtures of as it likes. The first is better where columns are few, the second where
 they are many and a mixture knows its own rows too well; held-out rows choose. Last the energies, which
 learn what the better of the two misses. Each stops when held-out rows no longer gain, and where they
-gain nothing at all, the mixture alone stays.
+gain nothing at all, the mixture alone stays. Columns whose rows crowd are seen through a lens in all of
+this, if a small mixture likes held-out rows better so.
 """
 
 import math
@@ -176,9 +177,7 @@ def fit_table(
     model, about["network"] = _train(
         anchored, models, np.concatenate(many), validation, plan, quiet
     )
-    _add_to_scores(
-        about["network"], float(log_slopes(lenses, columns, raw[held_out]).mean()) if lenses else 0
-    )
+    _add_to_scores(about["network"], float(log_slopes(lenses, columns, raw[held_out]).mean()))
     return Fitted(model, tuple(discrete), about, held_out)
 
 

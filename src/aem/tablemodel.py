@@ -194,6 +194,6 @@ class TableModel:
                 Discrete(**{**entry, "values": tuple(entry.get("values", ()))})
                 for entry in about.get("discrete", [])
             )
-        except TypeError as error:
+            return cls(Fitted(model, discrete, about))
+        except (KeyError, TypeError, ValueError) as error:
             raise AemError(f"{path} does not hold a complete model: {error}") from error
-        return cls(Fitted(model, discrete, about))

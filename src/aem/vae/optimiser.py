@@ -3,28 +3,15 @@
 Convolutions want channels last, which the flat memory of `aem.training.descent` would undo.
 """
 
-from typing import Protocol, runtime_checkable
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-
-@runtime_checkable
-class Rates(Protocol):
-    """What an optimiser is made from."""
-
-    @property
-    def learning_rate(self) -> float:
-        """At its highest."""
-
-    @property
-    def weight_decay(self) -> float:
-        """Decoupled from the gradient."""
+from aem.vae.config import StageConfig
 
 
 def make_optimiser(
-    model: torch.nn.Module, config: Rates, device: torch.device
+    model: torch.nn.Module, config: StageConfig, device: torch.device
 ) -> torch.optim.Optimizer:
     """Adam with decoupled weight decay; on a GPU with its rate on the device, for graph capture."""
     cuda = device.type == "cuda"
