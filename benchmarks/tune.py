@@ -25,7 +25,7 @@ from aem.tabular.config import EvaluateConfig, TableConfig, table_experiment
 from aem.tabular.members import train_member
 from aem.tabular.run import load_table
 from aem.tabular.scorer import Scorer
-from aem.tabular.symmetries import symmetrised, views
+from aem.tabular.symmetries import views
 from aem.training.loop import choose_device
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -66,9 +66,8 @@ def attempt(config: TableConfig, preset: str, splits: TableSplits) -> dict[str, 
     started = time.monotonic()
     count = config.ensemble.members
     orders = column_orders(len(splits.columns), count, config.train.seed)
-    whole = symmetrised(splits, config.task.symmetries)
     trained = [
-        train_member(config, preset, place, order, whole, None, quiet=True)
+        train_member(config, preset, place, order, splits, None, quiet=True)
         for place, order in enumerate(orders)
     ]
     best = [t.training["best_validation_log_prob"] for t in trained]

@@ -15,6 +15,7 @@ from aem.io import load_model, model_information, read_tensors, save_model
 from aem.model import AEM
 from aem.provenance import device_name
 from aem.tabular.config import TableConfig
+from aem.tabular.symmetries import symmetrised
 from aem.training.checkpoint import settings as training_settings
 from aem.training.loop import choose_device, fit
 
@@ -48,14 +49,15 @@ def train_member(
         _refuse_other(file, about.get("run"), identity)
         return Trained(Member(load_model(file, device), order), about["training"])
     columns = [splits.columns[i] for i in order]
-    table = splits.train[:, list(order)]
     torch.manual_seed(train.seed)
-    model = AEM.for_data(config.model, table, columns=columns)
+    model = AEM.for_data(config.model, splits.train[:, list(order)], columns=columns)
     if evaluate_only and folder is not None:
         checkpoint = folder / "checkpoint.safetensors"
         return Trained(Member(model, order), _read_best(model.to(device), checkpoint, identity))
+    # The images are the rows seen from another side: what fits the rows fits them.
+    rows = symmetrised(splits, config.task.symmetries)[:, list(order)]
     progress = fit(
-        model, table, splits.validation[:, list(order)], train, folder=folder, quiet=quiet
+        model, rows, splits.validation[:, list(order)], train, folder=folder, quiet=quiet
     )
     training = {
         "steps": progress.step,

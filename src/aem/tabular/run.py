@@ -16,7 +16,7 @@ from aem.tabular.config import TableConfig, TableTask
 from aem.tabular.evaluate import Evaluator
 from aem.tabular.members import Trained, train_member
 from aem.tabular.summary import finite
-from aem.tabular.symmetries import symmetrised, views
+from aem.tabular.symmetries import views
 from aem.training.loop import choose_device
 
 
@@ -56,7 +56,7 @@ def run_table(
     members = train_members(
         config,
         preset,
-        symmetrised(splits, config.task.symmetries),
+        splits,
         folder,
         evaluate_only=evaluate_only,
         quiet=quiet,

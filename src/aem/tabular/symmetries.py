@@ -10,18 +10,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from aem.data.splits import TableSplits
+from aem.data.splits import Table, TableSplits
 from aem.ensemble import Member
 from aem.errors import AemError
 
 
-def symmetrised(splits: TableSplits, count: int) -> TableSplits:
-    """The same table with the images of its training rows under the first `count` symmetries."""
+def symmetrised(splits: TableSplits, count: int) -> Table:
+    """The images of a table's training rows under the first `count` symmetries."""
     if count == 1:
-        return splits
+        return splits.train
     _check(splits, count)
     images = [splits.train @ s.T.astype(splits.train.dtype) for s in splits.symmetries[:count]]
-    return replace(splits, train=np.concatenate(images))
+    return np.concatenate(images)
 
 
 def views(members: Sequence[Member], splits: TableSplits, count: int) -> list[Member]:
