@@ -108,8 +108,8 @@ def rows_for(
 ) -> int:
     """How many rows a call should treat to last about so long, found by growing from a few."""
     rows = first
-    call(rows)  # whatever is only slow the first time
     while True:
+        call(rows)  # whatever is only slow the first time, at this size too
         synchronise(device)
         before = time.perf_counter()
         call(rows)
