@@ -22,6 +22,7 @@ from aem.ensemble import (
 )
 from aem.errors import AemError
 from aem.io import save_model
+from aem.lens import Lens
 from aem.model import AEM
 
 SMALL = ModelConfig(hidden=8, blocks=1, gamma=4, energy_hidden=8, energy_blocks=1, components=2)
@@ -81,6 +82,29 @@ def test_a_symmetry_is_applied_before_the_order(ensemble: Ensemble, tmp_path: Pa
     assert torch.equal(again.log_prob(rows), sheared.log_prob(rows))
     with pytest.raises(AemError, match="volumes"):
         replace(ensemble.members[0], symmetry=2 * shear)
+
+
+def test_a_lens_keeps_the_mixture_a_density(ensemble: Ensemble, tmp_path: Path) -> None:
+    """What a member sees through a lens it scores in the units of the table, in any file."""
+    first, second = ensemble.members
+    spread = torch.from_numpy(np.random.default_rng(1).standard_t(2, size=2000))
+    lens = Lens.of("near", spread.numpy())
+    assert lens is not None
+    rows = torch.tensor([[49.0, -1.0], [50.5, 3.0]], dtype=torch.float64)
+    seen = replace(second, lenses=(lens,))
+    assert torch.equal(seen.arrange(rows)[:, 1], rows[:, 0])
+    assert np.array_equal(seen.arrange(rows)[:, 0].numpy(), lens(rows[:, 1].numpy()))
+    torch.testing.assert_close(seen.restore(seen.arrange(rows)), rows)
+    mixed = Ensemble([first, seen], COLUMNS)
+    save_ensemble(mixed, tmp_path / "mixed.safetensors")
+    again = load_ensemble(tmp_path / "mixed.safetensors")
+    torch.testing.assert_close(again.log_prob(rows), mixed.log_prob(rows))
+    near = torch.linspace(-60, 60, 1201, dtype=torch.float64)
+    far = torch.linspace(45, 55, 201, dtype=torch.float64)
+    grid = torch.cartesian_prod(far, near)
+    density = mixed.log_prob(grid).exp().view(len(far), len(near))
+    mass = torch.trapezoid(torch.trapezoid(density, near), far)
+    assert float(mass) == pytest.approx(1, abs=0.01)
 
 
 def test_it_is_the_mean_of_the_members_densities(ensemble: Ensemble) -> None:

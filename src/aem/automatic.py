@@ -115,6 +115,7 @@ def fit_table(
     settings: Settings | None = None,
     most_components: int = MOST_COMPONENTS,
     keep_mixture: bool = False,
+    judges: NDArray[np.bool_] | None = None,
     seed: int = 0,
     device: str = "auto",
     report: Report = silent,
@@ -122,6 +123,7 @@ def fit_table(
 ) -> Fitted:
     """Fit a model to the rows of a table without being told how.
 
+    Rows marked as `judges` say when to stop, and train nothing; otherwise some are chosen.
     `most_components` bounds the mixture where the settings leave its size to the data; with
     `keep_mixture` it is the mixture that networks start from, whatever else would be better.
     """
@@ -133,10 +135,10 @@ def fit_table(
     refuse_extreme(x, columns)
     rng = np.random.default_rng(seed)
     discrete = recognise(x, columns)
-    model_config, plan = choose(x, settings, seed, device)
+    model_config, plan = choose(x if judges is None else x[~judges], settings, seed, device)
     networks = plan is not None and not keep_mixture  # a detector looks at the columns as they are
     unseen_rows = min(max(len(x) // HELD_OUT, 1), MOST_HELD_OUT) if plan else 0
-    held_out = rng.permutation(len(x)) < unseen_rows
+    held_out = rng.permutation(len(x)) < unseen_rows if judges is None else judges
     raw = dequantise(x, columns, discrete, rng)
     lenses = _lenses(raw[~held_out], raw[held_out], columns, discrete, seed) if networks else ()
     offsets = far_from_zero(through(lenses, columns, x))

@@ -7,19 +7,21 @@ and never more than log M below the best member at any row.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float
+from numpy.typing import NDArray
 from torch import Tensor
 
 from aem.config import ModelConfig, from_mapping, to_mapping
 from aem.data.splits import Symmetry
 from aem.errors import AemError
 from aem.io import FORMAT, FORMAT_VERSION, read_tensors, write_tensors
+from aem.lens import Lens, lenses_from, log_slopes, through
 from aem.model import AEM
 
 
@@ -27,12 +29,14 @@ from aem.model import AEM
 class Member:
     """A model and its order: its d-th column is column `order[d]` of the table.
 
-    With a symmetry, a matrix of whole numbers and determinant ±1, it reads the row mapped by that.
+    With a symmetry, a matrix of whole numbers and determinant ±1, it reads the row mapped by that;
+    columns that have a lens it sees through it.
     """
 
     model: AEM
     order: tuple[int, ...]
     symmetry: Symmetry | None = None
+    lenses: tuple[Lens, ...] = ()
 
     def __post_init__(self) -> None:
         if sorted(self.order) != list(range(self.model.config.features)):
@@ -45,17 +49,36 @@ class Member:
 
     def arrange(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
         """Rows of the table as the model reads them."""
+        x = self._ordered(x)
+        if not self.lenses:
+            return x
+        return torch.from_numpy(through(self.lenses, self.model.columns, _doubles(x))).to(x)
+
+    def log_volume(self, x: Float[Tensor, "B D"]) -> Float[Tensor, " B"]:
+        """What a row's log density is more than the model's of what it reads."""
+        slopes = log_slopes(self.lenses, self.model.columns, _doubles(self._ordered(x)))
+        return torch.from_numpy(slopes).to(x)
+
+    def _ordered(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
         if self.symmetry is not None:
             x = x @ torch.from_numpy(self.symmetry.T).to(x)
         return x[..., list(self.order)]
 
     def restore(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
         """Rows of the model as the table has them."""
+        for lens in self.lenses:
+            d = self.model.columns.index(lens.column)
+            x = x.clone()
+            x[..., d] = torch.from_numpy(lens.inverse(_doubles(x[..., d]))).to(x)
         inverse = sorted(range(len(self.order)), key=self.order.__getitem__)
         x = x[..., inverse]
         if self.symmetry is not None:
             x = x @ torch.from_numpy(np.linalg.inv(self.symmetry).round().T).to(x)
         return x
+
+
+def _doubles(x: Tensor) -> NDArray[np.float64]:
+    return x.detach().double().cpu().numpy()
 
 
 def column_orders(features: int, members: int, seed: int) -> list[tuple[int, ...]]:
@@ -103,6 +126,7 @@ class Ensemble:
         """Log density and its estimated error, in nats, by quadrature."""
         scores = [m.model().log_prob_and_error(m.arrange(x), tolerance) for m in self.members]
         log_prob, error = (torch.stack(part) for part in zip(*scores, strict=True))
+        log_prob = log_prob + torch.stack([m.log_volume(x) for m in self.members]).to(log_prob)
         return mixture_log_prob(log_prob), mixture_error(log_prob, error)
 
     def log_prob(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B"]:
@@ -136,6 +160,7 @@ def save_ensemble(ensemble: Ensemble, path: str | Path, **about: Any) -> None:
             {
                 "order": list(m.order),
                 "symmetry": None if m.symmetry is None else m.symmetry.tolist(),
+                "lenses": [asdict(lens) for lens in m.lenses],
                 "config": to_mapping(m.model.config),
             }
             for m in ensemble.members
@@ -164,6 +189,7 @@ def load_ensemble(path: str | Path, device: str | torch.device = "cpu") -> Ensem
                     model.to(device).eval(),
                     tuple(entry["order"]),
                     None if symmetry is None else np.array(symmetry),
+                    lenses_from(entry.get("lenses", [])),
                 )
             )
         return Ensemble(members, columns)

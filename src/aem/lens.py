@@ -6,7 +6,7 @@ ranks, smoothly through some quantiles and straight beyond the outermost. What a
 scores is a statement about the values: densities change by the slope of the lens.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -113,18 +113,23 @@ def lenses_for(x: Array, columns: Sequence[str], without: Sequence[str]) -> tupl
     return tuple(lens for lens in found if lens is not None)
 
 
+def lenses_from(entries: Sequence[Mapping[str, Any]]) -> tuple[Lens, ...]:
+    """Lenses as a file holds them."""
+    return tuple(Lens(e["column"], tuple(e["values"]), tuple(e["scores"])) for e in entries)
+
+
 def through(lenses: Sequence[Lens], columns: Sequence[str], x: Array) -> Array:
     """Rows with the columns that have a lens seen through it."""
     seen = x.copy()
     for lens in lenses:
         d = columns.index(lens.column)
-        seen[:, d] = lens(x[:, d])
+        seen[..., d] = lens(x[..., d])
     return seen
 
 
 def log_slopes(lenses: Sequence[Lens], columns: Sequence[str], x: Array) -> Array:
     """What the lenses add to each row's log density."""
-    total = np.zeros(len(x))
+    total = np.zeros(x.shape[:-1])
     for lens in lenses:
-        total += lens.log_slope(x[:, columns.index(lens.column)])
+        total += lens.log_slope(x[..., columns.index(lens.column)])
     return total

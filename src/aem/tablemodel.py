@@ -17,7 +17,7 @@ from aem.conditionals import Conditionals
 from aem.discrete import Discrete, log_cell_density
 from aem.errors import AemError
 from aem.io import load_model, model_information, save_model
-from aem.lens import Lens, through
+from aem.lens import Lens, lenses_from, through
 from aem.model import AEM
 from aem.normalizers import Quadrature
 from aem.sampling import by_rejection
@@ -56,10 +56,8 @@ class TableModel:
         # The model, in single precision, sees values without these; its double sees them as they are.
         self.offsets: Array = np.array([far.get(name, 0.0) for name in self.columns])
         self.lenses: dict[int, Lens] = {
-            self.columns.index(entry["column"]): Lens(
-                entry["column"], tuple(entry["values"]), tuple(entry["scores"])
-            )
-            for entry in self.about.get("lenses", [])
+            self.columns.index(lens.column): lens
+            for lens in lenses_from(self.about.get("lenses", []))
         }
 
     @property

@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 import torch
 
+from aem import automatic
 from aem.cli import main
 from aem.data import registry
 from aem.ensemble import load_ensemble, mixture_log_prob
 from aem.io import load_model
 from aem.model import AEM
+from aem.tablemodel import TableModel
 from aem.tabular import members
 from aem.training.loop import fit
 
@@ -233,6 +235,35 @@ def test_symmetries_train_and_are_averaged(
     rows = torch.from_numpy(splits.test[:20]).double()
     views = torch.stack([model().log_prob(rows), model().log_prob(rows.flip(-1))])
     assert float(mixture_log_prob(views).mean()) == pytest.approx(record["test_log_prob"], abs=1e-4)
+
+
+def test_members_may_find_their_own_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Through lenses too: scores are in the units of the table, and the files know how."""
+    splits = registry.load("gas-10k")
+    crowded = replace(
+        splits, **{n: getattr(splits, n) ** 5 for n in ("train", "validation", "test")}
+    )
+    monkeypatch.setattr(registry, "load", lambda name: crowded)
+    monkeypatch.setattr(automatic, "FEWEST_ROWS_TO_TRAIN", 300)
+    out = tmp_path / "run"
+    own = ("ensemble.automatic=true", "ensemble.members=2", "evaluate.kde_rows=0")
+    assert run(monkeypatch, out, *own, flags="--quiet") == 0
+    first = metrics(out)
+    files = [out / f"member-{place}" / "model.safetensors" for place in (0, 1)]
+    tables = [TableModel.load(file) for file in files]
+    assert tables[0].lenses
+    rows = crowded.test[:20].astype(np.float64)
+    orders = [[splits.columns.index(name) for name in table.columns] for table in tables]
+    scores = [t.score(rows[:, order]).total for t, order in zip(tables, orders, strict=True)]
+    together = mixture_log_prob(torch.from_numpy(np.stack(scores)))
+    assert first["test_log_prob"] == pytest.approx(float(together.mean()), abs=1e-2)
+    assert run(monkeypatch, out, *own, flags="--quiet") == 0
+    assert metrics(out)["test"] == first["test"]
+    capsys.readouterr()
+    assert run(monkeypatch, out, "ensemble.members=2", flags="--quiet") == 2
+    assert "ensemble.automatic = True" in capsys.readouterr().err
 
 
 def test_a_literal_energy_without_decay_is_counted(

@@ -42,11 +42,13 @@ class EnsembleConfig:
     """How many models in how many column orders; the first keeps the order of the data.
 
     What is scored is their mean density over a row's images under the first `symmetries` of the
-    table's.
+    table's. Automatic members are fitted as `aem fit` does it, with the validation rows to judge by:
+    of the settings of model and training only seed and device count.
     """
 
     members: int = 1
     symmetries: int = 1
+    automatic: bool = False
 
     def __post_init__(self) -> None:
         for name in ("members", "symmetries"):

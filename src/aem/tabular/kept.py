@@ -29,12 +29,13 @@ SECONDS_BETWEEN_WRITES = 10.0
 
 
 def digest_of_members(members: Sequence[Member]) -> str:
-    """Of all weights, orders and symmetries."""
+    """Of all weights, orders, symmetries and lenses."""
     state = hashlib.sha256()
     for member in members:
         state.update(repr(member.order).encode())
         if member.symmetry is not None:
             state.update(member.symmetry.tobytes())
+        state.update(repr(member.lenses).encode() if member.lenses else b"")
         for name, tensor in member.model.state_dict().items():
             state.update(name.encode())
             state.update(tensor.detach().cpu().contiguous().numpy().tobytes())

@@ -5,13 +5,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
-from aem.config import to_mapping
+from aem.automatic import fit_table
+from aem.config import TrainConfig, to_mapping
 from aem.data.splits import TableSplits
 from aem.ensemble import Member
 from aem.errors import AemError
-from aem.io import load_model, model_information, read_tensors, save_model
+from aem.io import load_model, make_folder, model_information, read_tensors, save_model
+from aem.lens import lenses_from
 from aem.model import AEM
 from aem.provenance import device_name
 from aem.tabular.config import TableConfig
@@ -47,7 +50,12 @@ def train_member(
     if file is not None and file.exists():
         about = model_information(file).get("about", {})
         _refuse_other(file, about.get("run"), identity)
-        return Trained(Member(load_model(file, device), order), about["training"])
+        lenses = lenses_from(about.get("lenses", []))
+        model = load_model(file, device, as_table=True)
+        return Trained(Member(model, order, lenses=lenses), about["training"])
+    about = {"task": config.task.name, "preset": preset, "run": identity}
+    if config.ensemble.automatic:
+        return _fit_by_itself(splits, order, train, file, about, quiet=quiet)
     columns = [splits.columns[i] for i in order]
     torch.manual_seed(train.seed)
     model = AEM.for_data(config.model, splits.train[:, list(order)], columns=columns)
@@ -67,10 +75,52 @@ def train_member(
         "best_validation_log_prob": progress.best_score,
         "history": progress.history,
     }
-    about = {"task": config.task.name, "preset": preset, "run": identity, "training": training}
     if file is not None:
-        save_model(model, file, **about)
+        save_model(model, file, **about, training=training)
     return Trained(Member(model, order), training)
+
+
+def _fit_by_itself(
+    splits: TableSplits,
+    order: tuple[int, ...],
+    train: TrainConfig,
+    file: Path | None,
+    about: dict[str, Any],
+    *,
+    quiet: bool,
+) -> Trained:
+    """A member that finds its own settings, as `aem fit` would; validation rows judge."""
+    rows = np.concatenate((splits.train, splits.validation)).astype(np.float64)
+    judges = np.arange(len(rows)) >= len(splits.train)
+    fitted = fit_table(
+        rows[:, list(order)],
+        [splits.columns[i] for i in order],
+        judges=judges,
+        seed=train.seed,
+        device=train.device,
+        quiet=quiet,
+    )
+    for treated in ("discrete", "offsets"):
+        if fitted.about.get(treated):
+            raise AemError(
+                f"the table {splits.name} has columns that an automatic member would treat "
+                f"({treated}), which a mixture of members cannot"
+            )
+    network = fitted.about["network"] or {}
+    training = {
+        "steps": network.get("steps", 0),
+        "seconds": network.get("seconds", 0.0),
+        "device": device_name(fitted.model.shift.device),
+        "best_step": network.get("best_step", 0),
+        "best_validation_log_prob": network.get("validation_log_prob"),
+        "mixture": fitted.about["mixture"],
+        "history": network.get("history", []),
+    }
+    lenses = fitted.about.get("lenses", [])
+    if file is not None:
+        make_folder(file.parent)
+        save_model(fitted.model, file, **about, training=training, lenses=lenses)
+    return Trained(Member(fitted.model, order, lenses=lenses_from(lenses)), training)
 
 
 def _identity(config: TableConfig, order: tuple[int, ...]) -> dict[str, Any]:
@@ -82,6 +132,7 @@ def _identity(config: TableConfig, order: tuple[int, ...]) -> dict[str, Any]:
         **{f"model.{k}": v for k, v in to_mapping(config.model).items()},
         **{f"train.{k}": v for k, v in training_settings(config.train).items()},
         "order": order,
+        "ensemble.automatic": config.ensemble.automatic,
     }
     return dict(json.loads(json.dumps(identity)))
 

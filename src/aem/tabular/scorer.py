@@ -62,7 +62,7 @@ class Scorer:
         for member, exact in zip(self.members, self.exact, strict=True):
             z = exact.standardise(member.arrange(x).double())
             log_q = exact.conditionals(z).proposal.log_prob(z[..., None])[..., 0]
-            parts.append((log_q - exact.scale.log()).sum(-1))
+            parts.append((log_q - exact.scale.log()).sum(-1) + member.log_volume(x))
         return {"log_prob": mixture_log_prob(torch.stack(parts))}
 
     def quadrature(self, x: Float[Tensor, "B D"], first: int) -> Columns:
@@ -76,8 +76,8 @@ class Scorer:
         exists = ~self.without_density(x)
         for member, distribution in zip(self.members, self._distributions, strict=True):
             scores = distribution.scores(member.arrange(x[exists]), settings)
-            log_prob.append(scores.log_prob.sum(-1))
-            reached.append((scores.log_prob - torch.log1p(-scores.outside)).sum(-1))
+            log_prob.append(scores.log_prob.sum(-1) + member.log_volume(x[exists]))
+            reached.append(log_prob[-1] - torch.log1p(-scores.outside).sum(-1))
             error.append(scores.error.sum(-1))
             nodes.append(scores.nodes.double().mean(-1))
         total = torch.stack(log_prob)
@@ -105,7 +105,7 @@ class Scorer:
                 seed=first * len(self.members) + place,
                 memory=self.memory,
             )
-            log_prob.append(scores.log_prob.sum(-1))
+            log_prob.append(scores.log_prob.sum(-1) + member.log_volume(x))
             bias.append(scores.bias.sum(-1))
         total = torch.stack(log_prob)
         return {
@@ -125,6 +125,7 @@ class Scorer:
         """AEM-KDE."""
         parts = [
             kernel.log_prob(member.model, member.arrange(x), memory=self.memory).sum(-1)
+            + member.log_volume(x)
             for kernel, member in zip(kernels, self.members, strict=True)
         ]
         return {"log_prob": mixture_log_prob(torch.stack(parts))}
