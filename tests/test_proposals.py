@@ -71,6 +71,7 @@ def test_density_and_cdf_agree_with_torch(name: str) -> None:
     by_node = x.movedim(-1, 0)
     expected = torch_q.log_prob(by_node).movedim(0, -1)
     torch.testing.assert_close(q.log_prob(x), expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(q.density(x), expected.exp(), rtol=1e-12, atol=1e-300)
     # torch's own cdf goes through erf, which has no digits left below 1e-16.
     expected = torch_q.cdf(by_node).movedim(0, -1)
     torch.testing.assert_close(q.cdf(x), expected, rtol=0, atol=1e-14)

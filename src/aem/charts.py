@@ -225,7 +225,9 @@ class LineChart:
 
     def measure(self, t: Float[Tensor, "N S"], x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
         """q(x) dx/dt."""
-        return self.conditionals.proposal.log_prob(x).exp() * self.ladder.slope(t)
+        proposal = self.conditionals.proposal
+        assert isinstance(proposal, GaussianMixture)
+        return proposal.density(x) * self.ladder.slope(t)
 
     def mass(self, start: Float[Tensor, " N"], end: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
         """What the proposal has between two points."""
