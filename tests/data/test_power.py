@@ -57,6 +57,8 @@ def test_recipe_draws_in_the_published_order() -> None:
     expected = (expected - expected[:900].mean(axis=0)) / expected[:900].std(axis=0)
 
     splits = power.prepare(raw, part_of_minute=False)
+    assert splits.steps[:5] == (0, 0, 0, 0, 0)
+    assert splits.steps[5] == pytest.approx(1 / shuffled[:900, 7].std())
     assert [len(splits.train), len(splits.validation), len(splits.test)] == [810, 90, 100]
     found = np.vstack([splits.train, splits.validation, splits.test])
     np.testing.assert_allclose(found, expected, rtol=1e-6)

@@ -7,6 +7,7 @@ a whole number of minutes without noise, so in MAF's recipe (`power-maf`) its de
 """
 
 import zipfile
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import IO, Final
@@ -84,7 +85,11 @@ def prepare(raw: Floats, name: str = "power", *, part_of_minute: bool = True) ->
     if part_of_minute:  # drawn last, so that all other columns agree with power-maf
         rows[:, 5] += rng.rand(n)
     known, _test = hold_out(rows)
-    return TableSplits.of(name, split_three(standardise(rows, known)), COLUMNS)
+    splits = TableSplits.of(name, split_three(standardise(rows, known)), COLUMNS)
+    if part_of_minute:
+        return splits
+    minute = 1 / float(known[:, 5].std())
+    return replace(splits, steps=(0.0,) * (len(COLUMNS) - 1) + (minute,))
 
 
 def _parse(file: IO[bytes]) -> Floats:

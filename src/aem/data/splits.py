@@ -18,7 +18,8 @@ Symmetry: TypeAlias = npt.NDArray[np.int64]
 class TableSplits:
     """A prepared data set: float32 tables of rows × columns, ready to train on.
 
-    Where symmetries are known, the first is the identity.
+    Where symmetries are known, the first is the identity. Steps are those of the grids that columns
+    lie on, zero for columns without one: on a grid a density has no bound.
     """
 
     name: str
@@ -27,6 +28,7 @@ class TableSplits:
     test: Table
     columns: tuple[str, ...]
     symmetries: tuple[Symmetry, ...] = ()
+    steps: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         for split in ("train", "validation", "test"):

@@ -20,7 +20,8 @@ class TableTask:
     """Which table, and at most how many rows of each split (the first ones; 0: all).
 
     Models train on the rows' images under the first `symmetries` of the table's, one of which is the
-    identity.
+    identity. With `spread`, columns that lie on a grid are spread evenly over its cells for training:
+    otherwise a model may put all its mass on the grid, and there is no best one.
     """
 
     name: str = "power"
@@ -28,6 +29,7 @@ class TableTask:
     validation_rows: int = 0
     test_rows: int = 0
     symmetries: int = 1
+    spread: bool = False
 
     def __post_init__(self) -> None:
         if self.symmetries < 1:

@@ -18,6 +18,7 @@ from aem.lens import lenses_from
 from aem.model import AEM
 from aem.provenance import device_name
 from aem.tabular.config import TableConfig
+from aem.tabular.grids import spread
 from aem.tabular.symmetries import symmetrised
 from aem.training.checkpoint import settings as training_settings
 from aem.training.loop import choose_device, fit
@@ -54,6 +55,8 @@ def train_member(
         model = load_model(file, device, as_table=True)
         return Trained(Member(model, order, lenses=lenses), about["training"])
     about = {"task": config.task.name, "preset": preset, "run": identity}
+    if config.task.spread:
+        splits = spread(splits, train.seed)
     if config.ensemble.automatic:
         return _fit_by_itself(splits, order, train, file, about, quiet=quiet)
     columns = [splits.columns[i] for i in order]
