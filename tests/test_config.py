@@ -43,6 +43,10 @@ from aem.errors import AemError
         ({"train": {"patience": -1}}, "patience must not be negative, not -1"),
         ({"model": {"dropout": 1.0}}, "dropout must lie in [0, 1), not 1.0"),
         ({"model": {"proposal": "uniform"}}, "proposal 'uniform' needs bounds"),
+        (
+            {"model": {"proposal": "uniform", "bounds": [[0, 1]], "energy_input": "residual"}},
+            "needs a proposal that varies",
+        ),
     ],
 )
 def test_bad_settings_are_refused_by_name(values: dict[str, Any], message: str) -> None:

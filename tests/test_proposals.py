@@ -77,6 +77,14 @@ def test_density_and_cdf_agree_with_torch(name: str) -> None:
     torch.testing.assert_close(q.cdf(x), expected, rtol=0, atol=1e-14)
 
 
+@every_mixture
+def test_moments_are_those_of_torch(name: str) -> None:
+    q = mixture(name)
+    mean, deviation = q.moments()
+    torch.testing.assert_close(mean, reference(q).mean)
+    torch.testing.assert_close(deviation, reference(q).variance.sqrt())
+
+
 @every_proposal
 def test_density_integrates_to_the_cdf(name: str) -> None:
     q = proposal(name)

@@ -90,10 +90,7 @@ def unresolved(chart: Chart, x: Float[Tensor, "N S"]) -> Float[Tensor, " N"]:
     apart in x than it can resolve, as across the gap between two modes of the proposal, it may do
     anything in between without a node noticing.
     """
-    frequencies = chart.conditionals.frequencies
-    highest = torch.full_like(x[:, 0], SMOOTH)
-    if frequencies.shape[-1]:
-        highest = frequencies.amax(-1).clamp_min(SMOOTH)
+    highest = chart.conditionals.highest_frequency.clamp_min(SMOOTH)
     distance = x.diff(dim=-1).nan_to_num(nan=0.0).amax(-1)  # ∞ − ∞ in a literal energy's tails
     return (1 - RESOLVED / (highest * distance)).clamp_min(0)
 

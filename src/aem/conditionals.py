@@ -16,7 +16,8 @@ so Z may be infinite; `aem.normalizers` looks for that.
 """
 
 import copy
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -45,6 +46,8 @@ class Conditionals:
     frequencies: Float[Tensor, "*#B F"]
     energy: EnergyNetwork
     form: EnergyForm
+    # Where the network sees values relative to their proposal: its mean and deviation
+    frame: tuple[Float[Tensor, "*B"], Float[Tensor, "*B"]] | None = None
     single: bool = False  # energies in float32, where a kernel for that is at hand
 
     def network(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
@@ -54,6 +57,9 @@ class Conditionals:
             if self.form == "relative"
             else min(LITERAL_REACH, torch.finfo(x.dtype).max ** 0.25)
         )
+        if self.frame is not None:
+            centre, spread = self.frame
+            x = (x - centre[..., None]) / spread[..., None]
         x = x.clamp(-reach, reach)
         if self.single and self.energy.fuses_in_single(x):
             return self.energy.in_single(x, self.frequencies, self.projected)
@@ -83,41 +89,51 @@ class Conditionals:
             return negative_energy.masked_fill(log_q == -torch.inf, -torch.inf)
         return negative_energy
 
+    @property
+    def highest_frequency(self) -> Float[Tensor, "*B"]:
+        """Of the waves the network has of x, a conditional; zero where it has none."""
+        like = self.projected[..., 0]
+        if not self.frequencies.shape[-1]:
+            return torch.zeros_like(like)
+        highest = self.frequencies.amax(-1).expand(like.shape)
+        return highest if self.frame is None else highest / self.frame[1]
+
     def select(self, index: Int[Tensor, " P"]) -> "Conditionals":
         """Some conditionals of a flat batch."""
-        return Conditionals(
-            self.proposal.select(index),
-            self.projected[index],
-            self.frequencies[index],
-            self.energy,
-            self.form,
-            self.single,
+        return replace(
+            self,
+            proposal=self.proposal.select(index),
+            projected=self.projected[index],
+            frequencies=self.frequencies[index],
+            frame=self._frame(lambda part: part[index]),
         )
+
+    def _frame(self, change: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor] | None:
+        return None if self.frame is None else (change(self.frame[0]), change(self.frame[1]))
 
     def double(self) -> "Conditionals":
         """The same in float64."""
         if self.projected.dtype == torch.float64:
             return self
-        return Conditionals(
-            _in_double(self.proposal),
-            self.projected.double(),
-            self.frequencies.double(),
-            copy.deepcopy(self.energy).double(),
-            self.form,
-            self.single,
+        return replace(
+            self,
+            proposal=_in_double(self.proposal),
+            projected=self.projected.double(),
+            frequencies=self.frequencies.double(),
+            energy=copy.deepcopy(self.energy).double(),
+            frame=self._frame(Tensor.double),
         )
 
     def flatten(self) -> "Conditionals":
         """One batch axis, for algorithms that treat each conditional on its own."""
         shape = self.projected.shape[:-1]
         frequencies = self.frequencies.expand(*shape, self.frequencies.shape[-1])
-        return Conditionals(
-            self.proposal.flatten(),
-            self.projected.flatten(0, -2),
-            frequencies.flatten(0, -2),  # not reshape(-1, …): there may be no frequencies
-            self.energy,
-            self.form,
-            self.single,
+        return replace(
+            self,
+            proposal=self.proposal.flatten(),
+            projected=self.projected.flatten(0, -2),
+            frequencies=frequencies.flatten(0, -2),  # not reshape(-1, …): there may be none
+            frame=self._frame(Tensor.flatten),
         )
 
 

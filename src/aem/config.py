@@ -29,6 +29,9 @@ class ModelConfig:
     gamma: int = 64  # width of the context vector γ
     # energy network
     energy: Literal["relative", "literal"] = "relative"
+    # What the energy network sees of a scalar: its value, or that relative to its own proposal, in
+    # deviations from the mean. The first sees structure at fixed places, the second at any scale.
+    energy_input: Literal["value", "residual"] = "value"
     energy_hidden: int = 128
     energy_blocks: int = 4
     energy_activation: Literal["relu", "tanh"] = "relu"
@@ -53,6 +56,8 @@ class ModelConfig:
                 raise AemError(f"{name} must lie in [0, 1), not {getattr(self, name)}")
         if self.proposal == "uniform" and not self.bounds:
             raise AemError("proposal 'uniform' needs bounds, a (low, high) pair for each column")
+        if self.energy_input == "residual" and self.proposal == "uniform":
+            raise AemError("energy_input 'residual' needs a proposal that varies, not 'uniform'")
 
 
 @dataclass(frozen=True)

@@ -224,7 +224,7 @@ def _log_mass(
     conditionals: Conditionals, low: Float[Tensor, " B"], width: float
 ) -> Float[Tensor, " B"]:
     """log of the integral of p̃ over [low, low + width), by as many nodes as its frequencies need."""
-    highest = float(conditionals.frequencies.max()) if conditionals.frequencies.numel() else 0.0
+    highest = float(conditionals.highest_frequency.max()) if len(low) else 0.0
     panels = min(max(math.ceil(width * highest / PHASE), FEWEST_PANELS), MOST_PANELS)
     start = torch.arange(panels, dtype=low.dtype, device=low.device)[:, None]
     share = ((start + 0.5 + 0.5 * NODES.to(low)) / panels).reshape(-1)

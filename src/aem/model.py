@@ -15,10 +15,10 @@ from aem.config import ModelConfig
 from aem.distribution import AEMDistribution
 from aem.errors import AemError
 from aem.nn.energy import EnergyNetwork
-from aem.nn.features import FourierFeatures, choose_frequencies
+from aem.nn.features import FourierFeatures, choose_frequencies, residual_frequencies
 from aem.nn.incremental import IncrementalResMADE
 from aem.nn.resmade import ResMADE
-from aem.proposals import MixtureHead, UniformHead
+from aem.proposals import GaussianMixture, MixtureHead, UniformHead
 from aem.table import check_table
 
 
@@ -34,6 +34,7 @@ class AEM(nn.Module):
     context_scale: Tensor
     origins: Tensor
     steps: Tensor
+    residual_frequencies: Tensor
 
     def __init__(
         self,
@@ -70,6 +71,8 @@ class AEM(nn.Module):
         if frequencies is None:
             frequencies = torch.zeros(d, config.frequencies)
         self.embedding = FourierFeatures(frequencies)
+        residual = torch.from_numpy(residual_frequencies(config.frequencies)).float()
+        self.register_buffer("residual_frequencies", residual, persistent=False)
         self.head = self._make_head()
         self.arnn = ResMADE(
             self.embedding,
@@ -186,14 +189,20 @@ class AEM(nn.Module):
     ) -> Conditionals:
         """ARNN outputs [..., D, O], or those of one feature [..., O], as conditionals."""
         phi, gamma = outputs.split((self.head.size, self.config.gamma), -1)
-        frequencies = self.embedding.frequencies
         anchored = isinstance(self.head, AnchoredHead)
+        proposal = self.head(phi, feature, past) if anchored else self.head(phi, feature)
+        frequencies, frame = self.embedding.frequencies, None
+        if self.config.energy_input == "residual" and isinstance(proposal, GaussianMixture):
+            frequencies = self.residual_frequencies.expand_as(frequencies)
+            with torch.no_grad():
+                frame = proposal.moments()
         return Conditionals(
-            self.head(phi, feature, past) if anchored else self.head(phi, feature),
+            proposal,
             self.energy.project(gamma),
             frequencies if feature is None else frequencies[feature],
             self.energy,
             self.config.energy,
+            frame,
         )
 
     def sequence(

@@ -117,6 +117,13 @@ class GaussianMixture:
             return self._fused_log_prob(x)
         return self._joint_log_prob(x).logsumexp(-1)
 
+    def moments(self) -> tuple[Float[Tensor, "*B"], Float[Tensor, "*B"]]:
+        """Mean and deviation."""
+        weights = self.log_weights.exp()
+        mean = (weights * self.locs).sum(-1)
+        variance = weights * (self.scales.square() + (self.locs - mean[..., None]).square())
+        return mean, variance.sum(-1).sqrt()
+
     def density(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
         """Density at each node: half the work of its logarithm, where a tail may round to zero."""
         if fuses_mixture(x, self.locs.shape[-1], x.shape[-1]):

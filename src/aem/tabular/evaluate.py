@@ -83,6 +83,7 @@ class Evaluator:
                 rows[: min(count, limit) if what != "proposal" else None].double(),
                 compute,
                 block=scorer.block(nodes),
+                grows=what == "quadrature",
                 seconds=0 if what == "proposal" else settings.seconds,
                 report=watching(self.report, f"{name}: {what}"),
             )

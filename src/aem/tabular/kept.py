@@ -26,6 +26,7 @@ Columns = dict[str, Tensor]  # numbers a row, float64, on the CPU
 Fingerprint = dict[str, Any]
 
 SECONDS_BETWEEN_WRITES = 10.0
+SECONDS_A_BLOCK = 0.5  # one that takes less may grow
 
 
 def digest_of_members(members: Sequence[Member]) -> str:
@@ -69,6 +70,7 @@ def accumulate(
     compute: Callable[[Float[Tensor, "N D"], int], Columns],
     *,
     block: int,
+    grows: bool = False,
     seconds: float,
     report: Callable[[int, int], None],
 ) -> Columns:
@@ -76,18 +78,22 @@ def accumulate(
 
     `compute` gets some rows and the number of the first; blocks always begin at multiples of
     `block`, so that what is drawn at random for one does not depend on where a run was stopped.
+    Where nothing is drawn a block may grow instead, as long as there is time between two reports.
     """
     parts = _read(path, fingerprint)
     done = len(next(iter(parts[0].values()))) if parts else 0
     started = written = time.monotonic()
     while done < len(rows):
-        first = done - done % block
+        began = time.monotonic()
+        first = done if grows else done - done % block
         fresh = compute(rows[first : first + block], first)
         # The last block of a smaller request was cut short: only its end is new.
         parts.append({k: v[done - first :].double().cpu() for k, v in fresh.items()})
         done = first + len(next(iter(fresh.values())))
         report(done, len(rows))
         now = time.monotonic()
+        if grows and now - began < SECONDS_A_BLOCK:
+            block *= 2
         late = bool(seconds) and now - started > seconds
         if late or done == len(rows) or now - written > SECONDS_BETWEEN_WRITES:
             parts = [_joined(parts)]
