@@ -90,6 +90,18 @@ def test_residuals_are_seen_from_their_proposal(randomise: Callable[[nn.Module],
     )
 
 
+def test_residuals_leave_the_proposal_its_gradient() -> None:
+    gradients = []
+    for energy_input in ("value", "residual"):
+        torch.manual_seed(0)
+        aem = model()
+        aem.config = replace(aem.config, energy_input=energy_input)
+        z = torch.randn(20, 2)
+        aem.conditionals(z).proposal.log_prob(z[..., None]).sum().backward()
+        gradients.append(aem.arnn.final.weight.grad)
+    torch.testing.assert_close(*gradients)
+
+
 @pytest.mark.parametrize("size", [1e30, -1e30, 3e38])
 def test_enormous_values_are_scored_without_nan(size: float) -> None:
     aem = model()

@@ -119,7 +119,7 @@ class GaussianMixture:
 
     def moments(self) -> tuple[Float[Tensor, "*B"], Float[Tensor, "*B"]]:
         """Mean and deviation."""
-        weights = self.log_weights.exp()
+        weights = self.logits.softmax(-1)  # not from the cache, which knows whether gradients flow
         mean = (weights * self.locs).sum(-1)
         variance = weights * (self.scales.square() + (self.locs - mean[..., None]).square())
         return mean, variance.sum(-1).sqrt()
