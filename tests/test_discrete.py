@@ -44,6 +44,8 @@ def test_recognised(column: np.ndarray, step: float) -> None:
         np.round(RNG.normal(size=200), 3),  # rounded, but hardly a value repeats
         RNG.integers(0, 10**9, 200),  # whole numbers so many that they may as well be measured
         np.array([1e308, -1e308] * 20),
+        np.append(RNG.normal(size=300), 1e10),  # one far value does not make the others the same
+        np.append(RNG.integers(0, 10, 300), 10**11),
     ],
 )
 def test_measured(column: np.ndarray) -> None:
@@ -103,6 +105,19 @@ def test_probabilities_are_those_of_the_data(counts: tuple[np.ndarray, TableMode
     scores = np.exp(table.score(row).log_density)
     assert 0 < scores[0, 0] < 1e-3
     assert 0 < scores[1, 2] < 1e-3
+
+
+def test_the_farthest_value_has_a_log_density(counts: tuple[np.ndarray, TableModel]) -> None:
+    """Ever lower with the distance, and a number as long as the model can hold the value."""
+    x, trained = counts
+    mixture = TableModel(fit_table(x, ["a", "b", "c"], settings=Settings(steps=0)))
+    assert mixture.proposal_alone
+    rows = np.repeat(x[:1], 6, axis=0)
+    rows[:, 0] = [1e2, 1e8, 1e16, 1e17, 1e25, 1e30]
+    for model in (trained, mixture):
+        totals = model.score(rows).total
+        assert np.isfinite(totals).all()
+        assert (np.diff(totals) < 0).all()
 
 
 def test_where_in_its_cell_a_value_lies_tells_nothing(

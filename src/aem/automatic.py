@@ -67,6 +67,7 @@ MOST_STARTS = 8
 DRAWS = 8  # of every discrete value from its cell: a network must not learn one draw by heart
 MOST_DRAWN_ROWS = 200_000
 LEAST = {"components": 1, "hidden": 1, "steps": 0, "batch_size": 1, "frequencies": 0, "dropout": 0}
+SEEDS = 2**32
 FAR = 1e4  # deviations from zero: single precision has seven digits
 
 
@@ -128,7 +129,7 @@ def fit_table(
     `keep_mixture` it is the mixture that networks start from, whatever else would be better.
     """
     settings = settings or Settings()
-    _refuse_impossible(settings)
+    _refuse_impossible(settings, len(x), seed)
     choose_device(device)  # says at once if there is none such
     columns = list(columns)
     x = check_table(x, columns=columns)
@@ -257,11 +258,18 @@ def _anchored(
     return model
 
 
-def _refuse_impossible(settings: Settings) -> None:
+def _refuse_impossible(settings: Settings, rows: int, seed: int) -> None:
     for name, least in LEAST.items():
         value = getattr(settings, name)
         if value is not None and value < least:
             raise AemError(f"{name} must be at least {least}, not {value}")
+    if settings.components is not None and settings.components > max(rows // 2, 1):
+        raise AemError(
+            f"components must be at most half the number of rows ({rows:,}), not "
+            f"{settings.components:,}"
+        )
+    if not 0 <= seed < SEEDS:
+        raise AemError(f"a seed must lie between 0 and {SEEDS - 1:,}, not {seed}")
 
 
 def far_from_zero(x: Array) -> Array:

@@ -34,7 +34,8 @@ Array = NDArray[np.float64]
 
 REPEATED = 20  # rows a distinct value, on average, that make a column of any numbers discrete
 ROUNDED = 2  # the same where all values are multiples of a step, as rounded ones are
-SAME = 1e-9  # of the range: closer values differ by rounding alone
+SAME = 1e-9  # of the range of most rows: closer values differ by rounding alone
+MOST = (0.05, 0.95)  # quantiles they lie between: a single far value must not make others the same
 ON_GRID = 1e-3  # of a step: how exactly values must be multiples of it
 # A comb this fine compared with the deviation is beyond what a network can see.
 FINEST = 2 * math.pi / HIGHEST_FREQUENCY
@@ -101,12 +102,12 @@ def _look_at(x: Array, name: str) -> Discrete | None:
         step = 1.0 if whole else _decimal_step(low)
         return Discrete(name, low, step, 1, beyond, "a single value")
     gaps = np.diff(values)
-    gaps = gaps[gaps > SAME * spread]
     if whole:
         step = float(math.gcd(*(int(gap) for gap in gaps)))
         if step < FINEST * x.std():
             return None
         return Discrete(name, low, step, round(spread / step) + 1, beyond, "whole numbers")
+    gaps = gaps[gaps > _rounding(x, values)]
     distinct = len(gaps) + 1
     if distinct > max(2, len(x) / ROUNDED):
         return None
@@ -118,6 +119,13 @@ def _look_at(x: Array, name: str) -> Discrete | None:
     return Discrete(
         name, low, step, cells, beyond, why, () if regular else tuple(map(float, values))
     )
+
+
+def _rounding(x: Array, values: Array) -> Array:
+    """How far apart neighbours among sorted values [V] may be, [V − 1], and mean the same."""
+    low, high = np.quantile(x, MOST)
+    digits = 8 * np.finfo(np.float64).eps * np.maximum(np.abs(values[1:]), np.abs(values[:-1]))
+    return np.maximum(SAME * (high - low), digits)
 
 
 def _decimal_step(value: float) -> float:
@@ -251,6 +259,9 @@ def _proposal_log_mass(
     flip = start + end > 0
     small, large = torch.where(flip, -end, start), torch.where(flip, -start, end)
     lower, upper = torch.special.log_ndtr(small), torch.special.log_ndtr(large)
-    share = upper + torch.log(-torch.expm1(lower - upper))
+    # So far out that the cell's ends are one number, it has of the tail what its width, in units of
+    # the tail's decay, says.
+    vanishing = (width / mixture.scales * large.abs()).clamp(max=1.0)
+    share = upper + torch.where(lower < upper, -torch.expm1(lower - upper), vanishing).log()
     mass: Tensor = (mixture.log_weights + share).logsumexp(-1)
     return mass

@@ -249,6 +249,8 @@ def test_members_may_find_their_own_settings(
     monkeypatch.setattr(automatic, "FEWEST_ROWS_TO_TRAIN", 300)
     out = tmp_path / "run"
     own = ("ensemble.automatic=true", "ensemble.members=2", "evaluate.kde_rows=0")
+    assert run(monkeypatch, out, *own, flags="--quiet --evaluate-only") == 2
+    assert "nothing to evaluate" in capsys.readouterr().err
     assert run(monkeypatch, out, *own, flags="--quiet") == 0
     first = metrics(out)
     files = [out / f"member-{place}" / "model.safetensors" for place in (0, 1)]

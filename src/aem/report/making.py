@@ -82,16 +82,17 @@ def _columns(table: TableModel) -> list[dict[str, Any]]:
     records = []
     for d, name in enumerate(table.columns):
         own = discrete.get(name)
-        treatment = "continuous"
+        treatment, unit = "continuous", ""
         if own is not None:
             treatment = f"discrete ({own.why}): dequantised in steps of {own.step:g}"
         elif d in table.lenses:
             treatment = "crowded: seen through a lens, about the normal scores of its ranks"
+            unit = " (scores)"
         records.append(
             {
                 "column": d,
-                "mean": short(shift[d]),
-                "deviation": short(scale[d]),
+                "mean": f"{short(shift[d])}{unit}",
+                "deviation": f"{short(scale[d])}{unit}",
                 "treatment": treatment,
             }
         )

@@ -58,6 +58,8 @@ def train_member(
     if config.task.spread:
         splits = spread(splits, train.seed)
     if config.ensemble.automatic:
+        if evaluate_only:
+            raise _nothing_trained(folder)
         return _fit_by_itself(splits, order, train, file, about, quiet=quiet)
     columns = [splits.columns[i] for i in order]
     torch.manual_seed(train.seed)
@@ -151,10 +153,14 @@ def _refuse_other(path: Path, found: Any, wanted: dict[str, Any]) -> None:
             )
 
 
+def _nothing_trained(folder: Path | None) -> AemError:
+    return AemError(f"there is nothing to evaluate in {folder}: no model was trained")
+
+
 def _read_best(model: AEM, checkpoint: Path, identity: dict[str, Any]) -> dict[str, Any]:
     """The best weights so far of a run that is not finished."""
     if not checkpoint.exists():
-        raise AemError(f"there is nothing to evaluate in {checkpoint.parent}: no model was trained")
+        raise _nothing_trained(checkpoint.parent)
     tensors, metadata = read_tensors(checkpoint, "checkpoint")
     wanted = {k: v for k, v in identity.items() if k.startswith("train.")}
     _refuse_other(checkpoint, {f"train.{k}": v for k, v in metadata["train"].items()}, wanted)

@@ -3,7 +3,7 @@ function showNormaliser() {
   const target = section("normaliser");
   const own = record.normaliser;
   if (own.exact === own.rows) {
-    target.append(paragraph("The model is a plain mixture, without an energy to correct it: its normalisers are known, and there is no error to show."));
+    target.append(paragraph("Every conditional is a mixture of Gaussians, without an energy to correct it: its normaliser is known, and there is no error to show."));
     return;
   }
   target.append(paragraph(`A density has to integrate to one. For every value the integral is computed, with as many nodes as it takes to keep the error of a row’s log density below ${own.tolerance} nats. ` +
