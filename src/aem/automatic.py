@@ -177,10 +177,10 @@ def fit_table(
     if not keep_mixture:
         gaussian = fit_mixture(z, 1, float(z.shape[1]), seed).with_wide_component(z)
         models.append(_anchored(gaussian, COPIES, model_config, train, columns, seed))
+    log_volume = float(log_slopes(lenses, columns, raw[held_out]).mean())
     model, about["network"] = _train(
-        anchored, models, np.concatenate(many), validation, plan, quiet
+        anchored, models, np.concatenate(many), validation, plan, log_volume, quiet
     )
-    _add_to_scores(about["network"], float(log_slopes(lenses, columns, raw[held_out]).mean()))
     return Fitted(model, tuple(discrete), about, held_out)
 
 
@@ -204,15 +204,6 @@ def _lenses(
         score = mixture.with_wide_component(z).log_prob(unseen) - np.log(a.std(0)).sum()
         scores.append(float((score + log_slopes(some, columns, validation)).mean()))
     return lenses if scores[1] > scores[0] else ()
-
-
-def _add_to_scores(network: dict[str, Any], added: float) -> None:
-    """From log densities of what a model sees through lenses to those of the data."""
-    for record in (network, *network["history"]):
-        for name, value in record.items():
-            if "validation" in name:
-                several = isinstance(value, list)
-                record[name] = [v + added for v in value] if several else value + added
 
 
 def _generalises(joint: JointMixture, z: Array, unseen: Array) -> bool:
@@ -409,6 +400,7 @@ def _train(
     train: Array,
     validation: Array,
     plan: Plan,
+    log_volume: float,
     quiet: bool,
 ) -> tuple[AEM, dict[str, Any]]:
     """Train the proposals of models, then the energies of the best; what held-out rows gain stays.
@@ -418,20 +410,21 @@ def _train(
     device = choose_device(plan.energy.device)
     mixture.to(device).eval()
     unseen = standardised(mixture, validation, device)
-    alone = best = proposal_score(mixture, unseen)
+    alone = best = proposal_score(mixture, unseen) + log_volume
     model, first, scores = mixture, Progress(), []
     for candidate in models:
         before = {name: value.clone() for name, value in candidate.state_dict().items()}
-        progress = train_proposal(candidate, train, validation, plan.proposal, best)
+        progress = train_proposal(candidate, train, validation, plan.proposal, best, log_volume)
         scores.append(progress.best_score)
         if progress.best_score > best:
             model, best, first = candidate, progress.best_score, progress
         else:
             candidate.load_state_dict(before)
     judges = unseen[: max(JUDGED // unseen.shape[1], 1)]
-    without, _ = validation_scores(model, judges, None)
+    without = validation_scores(model, judges, None)[0] + log_volume
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    progress = fit(model, train, validation[: len(judges)], plan.energy, quiet=quiet)
+    some = validation[: len(judges)]
+    progress = fit(model, train, some, plan.energy, log_volume=log_volume, quiet=quiet)
     gain = max(progress.best_score - without, 0.0)
     if not gain:
         model.load_state_dict(before)

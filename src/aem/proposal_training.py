@@ -49,10 +49,12 @@ def train_proposal(
     validation: NDArray[np.float64],
     config: TrainConfig,
     rival: float = -math.inf,
+    log_volume: float = 0.0,
 ) -> Progress:
     """Train the proposal in place; the best averaged weights remain, and the energy as it was.
 
-    Early, if it is so far behind a rival's score that the rest of the steps would not make up for it.
+    Not to the end if it is so far behind a rival's score that the rest of the steps would not make up
+    for it. `log_volume` is in all scores, as in `fit`.
     """
     device = choose_device(config.device)
     model.to(device).train()
@@ -72,7 +74,7 @@ def train_proposal(
             descent(loss)
             progress.step += 1
             if progress.step % config.validate_every == 0 or progress.step == config.steps:
-                score, value = proposal_score(average, unseen), float(loss.detach())
+                score, value = proposal_score(average, unseen) + log_volume, float(loss.detach())
                 if not math.isfinite(value + score):
                     break  # what was best before remains
                 seconds = time.monotonic() - started

@@ -75,10 +75,14 @@ def fit(
     *,
     context: NDArray[np.floating] | None = None,
     validation_context: NDArray[np.floating] | None = None,
+    log_volume: float = 0.0,
     folder: str | Path | None = None,
     quiet: bool = False,
 ) -> Progress:
     """Fit a model in place and leave the best averaged weights in it.
+
+    Where the rows are what a map made of others, `log_volume` is what the log densities of those are
+    more, in the mean; it is in all scores.
 
     With a folder the run writes checkpoints there and, started again with the same settings, goes on
     where it stopped; on a CPU it then ends with the same bits as a run that never stopped.
@@ -114,7 +118,8 @@ def fit(
         step = DensityStep(model, descent, config, rows, row_context, bfloat16=bfloat16)
 
         def validate() -> Validation:
-            score, proposal = validation_scores(average, held_out, held_out_context)
+            own = validation_scores(average, held_out, held_out_context)
+            score, proposal = (value + log_volume for value in own)
             names = "validation_log_prob", "validation_proposal_log_prob"
             return Validation(score, proposal, dict(zip(names, (score, proposal), strict=True)))
 
