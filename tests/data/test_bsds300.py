@@ -33,7 +33,7 @@ def test_patches_are_windows_with_noise_and_without_their_mean() -> None:
 
 
 def test_symmetries_are_those_of_the_pictures() -> None:
-    """A mirrored or turned patch is a patch of the mirrored or turned picture."""
+    """A mirrored, turned or inverted patch is a patch of such a picture."""
     rng = np.random.default_rng(0)
     level = rng.random((5, 8, 8))
     level -= level.mean((1, 2), keepdims=True)
@@ -46,14 +46,14 @@ def test_symmetries_are_those_of_the_pictures() -> None:
     expected = [level, sideways, upside_down, sideways[:, ::-1]]
     expected += [np.rot90(level, turns, (1, 2)) for turns in (1, 3)]
     expected += [level.transpose(0, 2, 1), np.rot90(level.transpose(0, 2, 1), 2, (1, 2))]
-    assert len(found) == len({s.tobytes() for s in bsds300.symmetries()}) == 8
-    for patches in expected:
+    assert len(found) == len({s.tobytes() for s in bsds300.symmetries()}) == 16
+    for patches in (*expected, *(-patches for patches in expected)):
         assert any(np.allclose(table(patches), f) for f in found)
     np.testing.assert_allclose(found[0], table(level))
     np.testing.assert_allclose(found[1], table(sideways))
 
 
-@pytest.mark.parametrize("count", [1, 2, 4, 8])
+@pytest.mark.parametrize("count", [1, 2, 4, 8, 16])
 def test_the_first_symmetries_are_a_group(count: int) -> None:
     some = [s.tobytes() for s in bsds300.symmetries()[:count]]
     for a in bsds300.symmetries()[:count]:

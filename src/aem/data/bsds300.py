@@ -57,16 +57,16 @@ def prepare(
 
 
 def symmetries() -> tuple[Symmetry, ...]:
-    """The eight ways to mirror and turn a patch; the first one, two and four are groups as well.
+    """The eight ways to mirror and turn a patch, then the same of its negative.
 
-    The pixel that was dropped is minus the sum of the others.
+    The first one, two, four and eight are groups as well. The pixel that was dropped is minus the sum
+    of the others.
     """
     pixels = np.arange(SIDE * SIDE).reshape(SIDE, SIDE)
     mirrored = (pixels, pixels[:, ::-1], pixels[::-1], pixels[::-1, ::-1])
     complete = np.concatenate((np.eye(len(COLUMNS)), -np.ones((1, len(COLUMNS))))).astype(np.int64)
-    return tuple(
-        complete[ways.ravel()][:-1] for ways in (*mirrored, *(ways.T for ways in mirrored))
-    )
+    turned = [complete[ways.ravel()][:-1] for ways in (*mirrored, *(ways.T for ways in mirrored))]
+    return (*turned, *(-way for way in turned))
 
 
 def draw_patches(pictures: Sequence[Grey], count: int, rng: np.random.Generator) -> Table:
