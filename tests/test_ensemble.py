@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,12 +22,13 @@ from aem.ensemble import (
     save_ensemble,
 )
 from aem.errors import AemError
-from aem.io import save_model
+from aem.io import read_tensors, save_model, write_tensors
 from aem.lens import Lens
 from aem.model import AEM
 
 SMALL = ModelConfig(hidden=8, blocks=1, gamma=4, energy_hidden=8, energy_blocks=1, components=2)
 COLUMNS = ("far", "near")
+ONE_POINT = {"column": "near", "values": [0.0], "scores": [0.0]}
 
 
 @pytest.fixture
@@ -156,6 +158,36 @@ def test_one_file(ensemble: Ensemble, tmp_path: Path) -> None:
     save_model(ensemble.members[0].model, tmp_path / "model.safetensors")
     with pytest.raises(AemError, match="not an aem ensemble file"):
         load_ensemble(tmp_path / "model.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda m: m.pop("members"), "'members' is missing"),
+        (lambda m: m.update(members=[]), "at least one member"),
+        (lambda m: m.update(members=[1]), ""),
+        (lambda m: m.update(columns=[1, 2]), "'columns' is not a list of names"),
+        (lambda m: m["members"][0].update(config=[1]), "'config' is not a table of keys"),
+        (lambda m: m["members"][0]["config"].update(zzz=1), "'zzz'; .* newer version of aem$"),
+        (lambda m: m["members"][0].update(order=[0, 7]), ""),
+        (lambda m: m["members"][0].update(order=["far", "near"]), ""),
+        (lambda m: m["members"][0].update(symmetry=[[1, 0], [1]]), ""),
+        (lambda m: m["members"][0].update(symmetry=[[1]]), "a symmetry must have a row"),
+        (lambda m: m["members"][0].update(symmetry=[["a", "b"], ["c", "d"]]), ""),
+        (lambda m: m["members"][0].update(lenses={"column": "far"}), ""),
+        (lambda m: m["members"][0].update(lenses=[ONE_POINT]), "lens of column 'near' is damaged"),
+    ],
+)
+def test_damaged_files_are_refused(
+    ensemble: Ensemble, tmp_path: Path, change: Callable[[dict[str, Any]], None], message: str
+) -> None:
+    path = tmp_path / "ensemble.safetensors"
+    save_ensemble(ensemble, path)
+    tensors, metadata = read_tensors(path, "ensemble")
+    change(metadata)
+    write_tensors(path, tensors, metadata)
+    with pytest.raises(AemError, match=f"{path} does not hold a complete ensemble: .*{message}"):
+        load_ensemble(path)
 
 
 def test_members_must_agree(ensemble: Ensemble) -> None:

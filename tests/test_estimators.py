@@ -4,6 +4,7 @@ import os
 import pickle
 import subprocess
 import sys
+import warnings
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from aem import AEMDensity, AemError, AEMOutlierDetector, TableModel
 from aem.io import load_model
 
 polars = pytest.importorskip("polars")
+arrow = pytest.importorskip("pyarrow")
 
 CHECKS = """
 import json
@@ -214,10 +216,11 @@ def test_columns_are_matched_by_name(wine: pd.DataFrame, density: AEMDensity) ->
     ],
 )
 def test_bad_frames(change: Any, said: str, wine: pd.DataFrame, density: AEMDensity) -> None:
-    with pytest.raises((ValueError, AemError), match=said):
-        density.score_samples(change(wine))
+    for ask in (density.score_samples, density.explain):
+        with pytest.raises(ValueError, match=said):
+            ask(change(wine))
     if said not in ("no column 'alcohol'", "column 'more'"):
-        with pytest.raises((ValueError, AemError), match=said):
+        with pytest.raises(ValueError, match=said):
             clone(density).fit(change(wine))
 
 
@@ -227,10 +230,138 @@ def test_impossible_settings(name: str, value: int, wine: pd.DataFrame) -> None:
         AEMDensity().set_params(**{name: value}).fit(wine)
 
 
-def test_missing_values_of_polars(density: AEMDensity, wine: pd.DataFrame) -> None:
-    frame = polars.from_pandas(wine).with_columns(alcohol=None)
-    with pytest.raises(ValueError, match="'alcohol'"):
-        density.score_samples(frame)
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("components", 2.5, "components must be a whole number, not 2.5"),
+        ("components", True, "components must be a whole number, not True"),
+        ("hidden", "x", "hidden must be a whole number, not 'x'"),
+        ("dropout", "much", "dropout must be a finite number, not 'much'"),
+        ("learning_rate", np.inf, "learning_rate must be a finite number, not inf"),
+        ("device", None, "unknown device 'None'"),
+        ("random_state", -1, "random_state must lie between 0 and"),
+        ("random_state", 2**70, "random_state must lie between 0 and"),
+        ("contamination", "auto", r"contamination must lie in \(0, 0.5\], not 'auto'"),
+        ("contamination", None, r"contamination must lie in \(0, 0.5\], not None"),
+    ],
+)
+def test_settings_of_the_wrong_kind(name: str, value: Any, said: str, wine: pd.DataFrame) -> None:
+    with pytest.raises(ValueError, match=said):
+        AEMOutlierDetector().set_params(**{name: value}).fit(wine)
+
+
+def test_numbers_of_numpy_are_numbers(tmp_path: Any, wine: pd.DataFrame) -> None:
+    given: dict[str, Any] = {"components": np.int64(2), "dropout": np.float32(0.5)}
+    count: Any = np.int64(3)
+    estimator = AEMDensity(steps=0, **given)
+    estimator.fit(wine).save(tmp_path / "wine.model")
+    assert TableModel.load(tmp_path / "wine.model").about["mixture"]["components"] == 2
+    assert len(estimator.sample(count)) == 3
+
+
+def test_impossible_questions(wine: pd.DataFrame, density: AEMDensity) -> None:
+    counts: list[Any] = [0, -1, 2.5, "many"]
+    tops: list[Any] = [0, 1.5, None]
+    for count in counts:
+        with pytest.raises(ValueError, match="rows to draw must be a positive whole one"):
+            density.sample(count)
+    for top in tops:
+        with pytest.raises(ValueError, match="top must be a positive whole number of columns"):
+            density.explain(wine, top=top)
+    detector = AEMOutlierDetector(components=2).fit(wine)
+    for ask in (detector.score_samples, detector.predict, detector.decision_function):
+        with pytest.raises(ValueError, match=r"'alcohol' .* too extreme"):
+            ask(wine.assign(alcohol=1e308))
+
+
+def test_settings_that_make_no_difference_are_told(wine: pd.DataFrame) -> None:
+    with pytest.warns(UserWarning, match="no network was trained, so hidden, dropout made no"):
+        AEMOutlierDetector(components=1, hidden=8, dropout=0.1).fit(wine)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        AEMDensity(components=1, hidden=8, steps=0).fit(wine)
+        AEMOutlierDetector(components=1).fit(wine)
+
+
+@pytest.mark.parametrize("convert", [pd.DataFrame, polars.from_pandas, arrow.Table.from_pandas])
+def test_a_column_without_any_value_is_missing(
+    convert: Any, density: AEMDensity, wine: pd.DataFrame
+) -> None:
+    with pytest.raises(ValueError, match="'alcohol' of the data has missing values"):
+        density.score_samples(convert(wine.assign(alcohol=None)))
+
+
+def test_arrow_tables(wine: pd.DataFrame, density: AEMDensity) -> None:
+    table = arrow.Table.from_pandas(wine)
+    expected = density.score_samples(wine)
+    same = clone(density).fit(table)
+    np.testing.assert_array_equal(same.score_samples(table), expected)
+    np.testing.assert_array_equal(density.score_samples(table.select(wine.columns[::-1])), expected)
+    drawn = same.sample(3, random_state=0)
+    assert isinstance(drawn, arrow.Table)
+    assert drawn.column_names == list(wine.columns)
+    np.testing.assert_array_equal(drawn.to_pandas(), density.sample(3, random_state=0))
+    lines = same.explain(table.slice(0, 2), top=1)
+    assert isinstance(lines, arrow.Table)
+    assert set(lines["column"].to_pylist()) <= set(wine.columns)
+    with pytest.raises(ValueError, match="no column 'alcohol'"):
+        same.score_samples(table.drop_columns("alcohol"))
+    twice = arrow.Table.from_arrays([table["alcohol"]] * 2, names=["alcohol"] * 2)
+    with pytest.raises(ValueError, match="more than one column 'alcohol'"):
+        clone(density).fit(twice)
+    assert len(pickle.dumps(same.frame_)) < 2000  # none of the table's rows
+
+
+def test_lazy_frames_are_to_be_collected(wine: pd.DataFrame, density: AEMDensity) -> None:
+    lazy = polars.from_pandas(wine).lazy()
+    for ask in (density.score_samples, density.explain, clone(density).fit):
+        with pytest.raises(ValueError, match="lazy frame, which holds no rows yet: collect it"):
+            ask(lazy)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [[0, 1, 2, 3], [("a", "x"), ("a", "y"), ("b", "x"), ("b", "y")], [0, "one", 2.5, None]],
+)
+def test_labels_are_kept_as_they_were(labels: list[Any], wine: pd.DataFrame) -> None:
+    frame = pd.DataFrame(wine.to_numpy())
+    frame.columns = pd.Index(labels)
+    fitted = AEMDensity(components=1).fit(frame)
+    assert fitted.sample(2).columns.equals(frame.columns)
+    assert set(fitted.explain(frame.iloc[:1], top=4)["column"]) == set(labels)
+    reordered = frame[frame.columns[::-1]]
+    np.testing.assert_array_equal(fitted.score_samples(reordered), fitted.score_samples(frame))
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([[13.0, 100.0, 2.0]], "the data has 3 columns, the model has 4"),
+        ([13.0, 100.0, 2.0, 3.0], "must be a table of rows and columns"),
+        ([[13.0, np.nan, 2.0, 3.0]], "column 'magnesium' of the data has NaN in row 0"),
+        ([["strong", 100.0, 2.0, 3.0]], "must be numbers"),
+    ],
+)
+def test_a_table_scores_nothing_but_its_own_rows(rows: Any, said: str, density: AEMDensity) -> None:
+    with pytest.raises(AemError, match=said):
+        density.model_.score(rows)
+
+
+def test_a_table_scores_lists_as_exactly_as_arrays(wine: pd.DataFrame, density: AEMDensity) -> None:
+    listed = density.model_.score(wine.to_numpy().tolist()).log_density
+    assert listed.dtype == np.float64
+    np.testing.assert_array_equal(listed.sum(1), density.score_samples(wine))
+
+
+def test_a_table_scores_to_the_tolerance_asked_for() -> None:
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=1100)
+    x = np.stack((a, np.round(np.sin(3 * a), 1)), axis=1)
+    table = AEMDensity(steps=60, components=4, hidden=16).fit(x).model_
+    assert not table.proposal_alone
+    roughly, exactly = table.score(x[:50]), table.score(x[:50], tolerance=1e-8)
+    assert roughly.error.max() > 1e-8 >= exactly.error.max()
+    np.testing.assert_allclose(roughly.total, exactly.total, atol=0.01)
 
 
 def test_explanations_blame_the_column_that_was_changed(

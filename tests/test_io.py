@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from aem import AEM, AemError, ModelConfig
+from aem import AEM, AemError, ModelConfig, TableModel
 from aem.io import (
     FORMAT_VERSION,
     load_model,
@@ -136,11 +136,18 @@ def rewritten(
             f"format version {FORMAT_VERSION + 1}; this aem reads up to {FORMAT_VERSION}: update",
         ),
         (lambda m, t: m.update(kind="checkpoint"), "is not an aem model file"),
-        (lambda m, t: m.pop("config"), "not hold a complete model"),
+        (lambda m, t: m.pop("config"), "not hold a complete model: 'config' is missing"),
         (lambda m, t: t.pop("energy.final.bias"), "not hold a complete model: .*energy.final.bias"),
         (lambda m, t: t.update(shift=torch.zeros(5)), "not hold a complete model: .*shift"),
-        (lambda m, t: m["config"].update(hiden=3), "unknown key 'hiden'"),
-        (lambda m, t: m.update(columns=["one"]), "1 column names for 2 features"),
+        (
+            lambda m, t: m["config"].update(hiden=3),
+            "model.safetensors .* unknown key 'hiden'; .* may be from a newer version of aem$",
+        ),
+        (lambda m, t: m["config"].update(energy="new"), "'new'; .* a newer version of aem$"),
+        (lambda m, t: m.update(config=[1]), "'config' is not a table of keys$"),
+        (lambda m, t: m.update(about=[1, 2]), "'about' is not a table of keys$"),
+        (lambda m, t: m.update(columns=["one"]), "safetensors .* 1 column names for 2 features"),
+        (lambda m, t: m.update(columns=[1, 2]), "'columns' is not a list of names$"),
     ],
 )
 def test_files_that_do_not_fit_are_refused(
@@ -152,8 +159,84 @@ def test_files_that_do_not_fit_are_refused(
     path = tmp_path / "model.safetensors"
     save_model(make(), path)
     rewritten(path, change)
-    with pytest.raises(AemError, match=f"(?s){message}"):
+    for load in (load_model, TableModel.load):
+        with pytest.raises(AemError, match=f"(?s){message}"):
+            load(path)
+
+
+DISCRETE = {"column": "width", "origin": 0.0, "step": 1.0, "cells": 3, "beyond": 0.1, "why": ""}
+LENS = {"column": "width", "values": [0.0, 1.0], "scores": [-1.0, 1.0]}
+
+
+def test_what_a_file_tells_about_its_columns_is_read(
+    make: Callable[..., AEM], tmp_path: Path
+) -> None:
+    path = tmp_path / "model.safetensors"
+    save_model(make(), path, discrete=[DISCRETE], lenses=[LENS], offsets={"width": 1e9})
+    table = TableModel.load(path)
+    assert table.discrete[0].column == "width"
+    assert table.lenses[0].values == (0.0, 1.0)
+    assert table.offsets.tolist() == [1e9, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("about", "message"),
+    [
+        ({"discrete": 1}, ""),
+        ({"discrete": [1]}, ""),
+        ({"discrete": [{"column": "width"}]}, ""),
+        ({"discrete": [{**DISCRETE, "column": "none"}]}, "discrete column 'none' is damaged"),
+        ({"discrete": [{**DISCRETE, "step": 0}]}, "discrete column 'width' is damaged"),
+        ({"discrete": [{**DISCRETE, "step": "1"}]}, ""),
+        ({"discrete": [{**DISCRETE, "cells": 0}]}, "discrete column 'width' is damaged"),
+        ({"discrete": [{**DISCRETE, "beyond": 0}]}, "discrete column 'width' is damaged"),
+        ({"discrete": [{**DISCRETE, "values": [float("nan")]}]}, "'width' is damaged"),
+        ({"lenses": [{}]}, "'column' is missing"),
+        ({"lenses": [{**LENS, "column": "none"}]}, "lens of column 'none' is damaged"),
+        ({"lenses": [{**LENS, "values": [0], "scores": [0]}]}, "lens of column 'width' is damaged"),
+        ({"lenses": [{**LENS, "values": [0, 1, 2]}]}, ""),
+        ({"lenses": [{**LENS, "scores": [1, -1]}]}, "lens of column 'width' is damaged"),
+        ({"offsets": [1]}, "'offsets' is not a table of keys"),
+        ({"offsets": {"none": 1}}, "offset of column 'none' is damaged"),
+        ({"offsets": {"width": "far"}}, ""),
+    ],
+)
+def test_damaged_columns_are_refused(
+    make: Callable[..., AEM], tmp_path: Path, about: dict[str, Any], message: str
+) -> None:
+    path = tmp_path / "model.safetensors"
+    save_model(make(), path, **about)
+    with pytest.raises(AemError, match=f"{path} does not hold a complete model: .*{message}"):
+        TableModel.load(path)
+
+
+def test_metadata_nested_beyond_reason_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    save_file({"weight": torch.zeros(3)}, path, metadata={"about": "[" * 100_000})
+    with pytest.raises(AemError, match="not a model file, or a damaged one"):
         load_model(path)
+
+
+@pytest.mark.parametrize("what", ["stat", "open"])
+def test_a_file_that_may_not_be_read_is_named(
+    make: Callable[..., AEM], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    path = tmp_path / "model.safetensors"
+    save_model(make(), path)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, what, refuse)
+    with pytest.raises(AemError, match=f"cannot read {path}: Permission denied"):
+        load_model(path)
+
+
+def test_names_that_no_file_can_have(tmp_path: Path) -> None:
+    with pytest.raises(AemError, match=r"cannot read .*: File name too long"):
+        load_model(tmp_path / ("x" * 300))
+    with pytest.raises(AemError, match="there is no model file at"):
+        load_model("a\0b")
 
 
 def test_missing_file_and_folder_are_named(tmp_path: Path) -> None:

@@ -125,7 +125,8 @@ def _rounding(x: Array, values: Array) -> Array:
     """How far apart neighbours among sorted values [V] may be, [V − 1], and mean the same."""
     low, high = np.quantile(x, MOST)
     digits = 8 * np.finfo(np.float64).eps * np.maximum(np.abs(values[1:]), np.abs(values[:-1]))
-    return np.maximum(SAME * (high - low), digits)
+    same: Array = np.maximum(SAME * (high - low), digits)
+    return same
 
 
 def _decimal_step(value: float) -> float:

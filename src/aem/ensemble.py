@@ -17,11 +17,20 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from aem.config import ModelConfig, from_mapping, to_mapping
+from aem.config import to_mapping
 from aem.data.splits import Symmetry
 from aem.errors import AemError
-from aem.io import FORMAT, FORMAT_VERSION, read_tensors, write_tensors
-from aem.lens import Lens, lenses_from, log_slopes, through
+from aem.io import (
+    FORMAT,
+    FORMAT_VERSION,
+    blaming_file,
+    read_columns,
+    read_config,
+    read_lenses,
+    read_tensors,
+    write_tensors,
+)
+from aem.lens import Lens, log_slopes, through
 from aem.model import AEM
 
 
@@ -43,6 +52,10 @@ class Member:
             raise AemError(
                 f"the order {self.order} does not name each of the model's "
                 f"{self.model.config.features} columns once"
+            )
+        if self.symmetry is not None and self.symmetry.shape != 2 * (len(self.order),):
+            raise AemError(
+                "a symmetry must have a row and a column for each of the model's columns"
             )
         if self.symmetry is not None and abs(round(np.linalg.det(self.symmetry))) != 1:
             raise AemError("a symmetry must keep volumes: its determinant must be 1 or -1")
@@ -174,24 +187,29 @@ def load_ensemble(path: str | Path, device: str | torch.device = "cpu") -> Ensem
     """Load an ensemble in evaluation mode."""
     path = Path(path)
     tensors, metadata = read_tensors(path, "ensemble")
-    try:
-        columns = metadata["columns"]
+    with blaming_file(path, "ensemble"):
+        columns = read_columns(metadata["columns"])
         members = []
         for place, entry in enumerate(metadata["members"]):
             start = f"{place}."
             state = {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
-            config = from_mapping(ModelConfig, entry["config"])
-            model = AEM(config, columns=[columns[i] for i in entry["order"]])
-            model.to(state["shift"].dtype).load_state_dict(state)
-            symmetry = entry.get("symmetry")
-            members.append(
-                Member(
-                    model.to(device).eval(),
-                    tuple(entry["order"]),
-                    None if symmetry is None else np.array(symmetry),
-                    lenses_from(entry.get("lenses", [])),
-                )
-            )
+            members.append(_read_member(entry, state, columns, device))
         return Ensemble(members, columns)
-    except (KeyError, IndexError, RuntimeError, TypeError) as error:
-        raise AemError(f"{path} does not hold a complete ensemble: {error}") from error
+
+
+def _read_member(
+    entry: dict[str, Any],
+    state: dict[str, Tensor],
+    columns: Sequence[str],
+    device: str | torch.device,
+) -> Member:
+    order = tuple(entry["order"])
+    model = AEM(read_config(entry["config"]), columns=[columns[i] for i in order])
+    model.to(state["shift"].dtype).load_state_dict(state)
+    symmetry = entry.get("symmetry")
+    return Member(
+        model.to(device).eval(),
+        order,
+        None if symmetry is None else np.array(symmetry),
+        read_lenses(entry.get("lenses", []), columns),
+    )

@@ -7,6 +7,7 @@
 >>> density.explain(frame.tail(5))  # which columns make these rows unlikely
 """
 
+import math
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,10 +20,10 @@ from sklearn.base import BaseEstimator, DensityMixin, OutlierMixin
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from aem.automatic import Fitted, Settings, fit_table, refuse_extreme
+from aem.automatic import SEEDS, Fitted, Settings, fit_table, refuse_extreme
 from aem.errors import AemError
 from aem.explain import as_columns, explain
-from aem.frames import TableError, as_frame, frame_columns, is_frame
+from aem.frames import TableError, as_frame, column_labels, empty_frame, frame_columns, is_frame
 from aem.robust import FEWEST_ROWS, fit_robustly
 from aem.tablemodel import TableModel
 from aem.threshold import quantile, scores_by_fold, scores_of_groups, threshold
@@ -30,12 +31,38 @@ from aem.views import Views
 
 Array = NDArray[np.float64]
 
+WHOLE = ("components", "hidden", "steps", "batch_size", "frequencies")
+OF_NETWORKS = ("hidden", "batch_size", "learning_rate", "dropout", "weight_decay", "frequencies")
+
 
 def _seed(random_state: Any) -> int:
     """A number is its own seed, so that Python and the command line make the same model."""
-    if isinstance(random_state, int | np.integer):
-        return int(random_state)
-    return int(check_random_state(random_state).randint(2**31 - 1))
+    if not isinstance(random_state, int | np.integer):
+        return int(check_random_state(random_state).randint(2**31 - 1))
+    if not 0 <= random_state < SEEDS:
+        raise TableError(f"random_state must lie between 0 and {SEEDS - 1:,}, not {random_state}")
+    return int(random_state)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _is_finite(value: Any) -> bool:
+    return _is_whole(value) or (isinstance(value, float | np.floating) and math.isfinite(value))
+
+
+def _setting(name: str, value: Any) -> Any:
+    """What the user set, as a plain number; None leaves it to the data."""
+    if value is None:
+        return None
+    if name in WHOLE:
+        if not _is_whole(value):
+            raise TableError(f"{name} must be a whole number, not {value!r}")
+        return int(value)
+    if not _is_finite(value):
+        raise TableError(f"{name} must be a finite number, not {value!r}")
+    return float(value)
 
 
 @contextmanager
@@ -43,6 +70,8 @@ def _as_table_errors() -> Iterator[None]:
     """scikit-learn's conventions ask for a ValueError."""
     try:
         yield
+    except TableError:
+        raise
     except AemError as error:
         raise TableError(str(error)) from error
 
@@ -78,11 +107,12 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
         self.device = device
         self.random_state = random_state
 
+    @_as_table_errors()
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit to the rows of an array or a data frame; y is ignored."""
+        how = self._how()
         rows, names = self._learn_columns(X)
-        with _as_table_errors():
-            self._take(fit_table(rows, names, **self._how()))
+        self._take(fit_table(rows, names, **how))
         return self
 
     def _learn_columns(self, X: Any) -> tuple[Array, list[str]]:
@@ -92,23 +122,33 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
             rows = check_array(rows, dtype=np.float64, ensure_min_samples=2, estimator=self)
             self.feature_names_in_ = np.array(names, dtype=object)
             self.n_features_in_ = len(names)
-            self.frame_ = X[:0] if hasattr(X, "iloc") else X.head(0)
+            self.frame_ = empty_frame(X)
         else:
             rows = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
             names = [f"x{i + 1}" for i in range(rows.shape[1])]
             self.frame_ = None
-        with _as_table_errors():
-            refuse_extreme(rows, names)
+        refuse_extreme(rows, names)
         return rows, names
 
     def _how(self) -> dict[str, Any]:
         """How to fit."""
-        settings = Settings(**{name: getattr(self, name) for name in Settings.__annotations__})
-        return {"settings": settings, "seed": _seed(self.random_state), "device": self.device}
+        given = {name: _setting(name, getattr(self, name)) for name in Settings.__annotations__}
+        return {
+            "settings": Settings(**given),
+            "seed": _seed(self.random_state),
+            "device": str(self.device),
+        }
 
     def _take(self, fitted: Fitted) -> None:
         self.model_ = TableModel(fitted)
         self.discrete_ = [column.column for column in fitted.discrete]
+        idle = [name for name in OF_NETWORKS if getattr(self, name) is not None]
+        if idle and self.steps is None and fitted.about["network"] is None:
+            warnings.warn(
+                f"no network was trained, so {', '.join(idle)} made no difference: "
+                "give steps to train one whatever the table",
+                stacklevel=4,
+            )
 
     def _rows(self, X: Any) -> Array:
         """Rows in the order of the model's columns; a frame's are matched by name."""
@@ -125,6 +165,7 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
             found: Array = validate_data(self, X, dtype=np.float64, reset=False)
         return found
 
+    @_as_table_errors()
     def score_samples(self, X: Any) -> Array:
         """Log density of each row, in the units of the data.
 
@@ -133,6 +174,7 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
         rows = self._rows(X)
         return self.model_.score(rows).total
 
+    @_as_table_errors()
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Any:
         """Draw rows like those of the fit: a frame if that was one, else an array."""
         check_is_fitted(self)
@@ -140,8 +182,10 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
         rows = self.model_.sample(n_samples, seed)
         if self.frame_ is None:
             return rows
-        return as_frame(dict(zip(self.model_.columns, rows.T, strict=True)), self.frame_)
+        labels = column_labels(self.frame_).values()
+        return as_frame(dict(zip(labels, rows.T, strict=True)), self.frame_)
 
+    @_as_table_errors()
     def explain(self, X: Any, top: int = 3) -> Any:
         """The `top` most surprising columns of each row, and what would have been likely there.
 
@@ -151,9 +195,15 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
         have stood there. A frame of the kind given; a dictionary of lists for an array.
         """
         rows = self._rows(X)
+        if not _is_whole(top) or top < 1:
+            raise TableError(f"top must be a positive whole number of columns, not {top!r}")
         labels = list(X.index) if hasattr(X, "iloc") else list(range(len(rows)))
-        lines = as_columns(self.model_, rows, explain(self.model_, rows), top, labels)
-        return as_frame(lines, X) if is_frame(X) else lines
+        lines = as_columns(self.model_, rows, explain(self.model_, rows), int(top), labels)
+        if not is_frame(X):
+            return lines
+        named = column_labels(X)
+        lines["column"] = [named.get(name, name) for name in lines["column"]]
+        return as_frame(lines, X)
 
     def save(self, path: str | Path) -> None:
         """Write the model as one safe file, for `aem.TableModel.load` and the command line."""
@@ -165,8 +215,10 @@ class AEMDensity(DensityMixin, _TableEstimator):  # type: ignore[misc]
     """The density of a table, fitted without tuning.
 
     Sizes, steps, regularisation and frequencies follow from the data; whatever is given here is kept
-    instead. `model_.about` tells what was chosen, and `discrete_` which columns were recognised as
-    discrete. Scores are the same for a row in any batch or order.
+    instead. A table of fewer than 2000 rows gets a mixture alone, no network, unless `steps` is given:
+    settings of a network make no difference there, and a warning says so. `model_.about` tells what
+    was chosen, and `discrete_` which columns were recognised as discrete. Scores are the same for a
+    row in any batch or order.
 
     Parameters
     ----------
@@ -205,14 +257,18 @@ class AEMOutlierDetector(OutlierMixin, _TableEstimator):  # type: ignore[misc]
     furthest out, twice as many as there may be outliers, do not take part in the fit.
     With training rows known to be normal give a small contamination, 0.01 say.
 
+    Networks follow whatever is there, outliers too. So with a contamination of 0.05 or more none is
+    trained, whatever the size of the table, unless `steps` is given: the density is a mixture, and
+    settings of a network make no difference, which a warning says.
+
     Parameters
     ----------
     contamination
         the share of the training rows to call outliers, in (0, 0.5].
-    components, hidden, steps, batch_size, learning_rate, dropout, weight_decay
+    components, steps, device, random_state
         as in `AEMDensity`.
-    frequencies, device, random_state
-        as in `AEMDensity`.
+    hidden, batch_size, learning_rate, dropout, weight_decay, frequencies
+        as in `AEMDensity`, where a network is trained.
     """
 
     def __init__(
@@ -244,13 +300,14 @@ class AEMOutlierDetector(OutlierMixin, _TableEstimator):  # type: ignore[misc]
         )
         self.contamination = contamination
 
+    @_as_table_errors()
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit to rows that may hold a share of outliers; y is ignored."""
-        if not 0 < self.contamination <= 0.5:
-            raise TableError(f"contamination must lie in (0, 0.5], not {self.contamination}")
+        if not _is_finite(self.contamination) or not 0 < self.contamination <= 0.5:
+            raise TableError(f"contamination must lie in (0, 0.5], not {self.contamination!r}")
+        how = self._how()
         rows, names = self._learn_columns(X)
-        with _as_table_errors():
-            fitted, kept = fit_robustly(rows, names, self.contamination, **self._how())
+        fitted, kept = fit_robustly(rows, names, self.contamination, **how)
         self._take(fitted)
         self.views_ = Views.of(self.model_, rows)
         if fitted.held_out.any():
@@ -264,6 +321,7 @@ class AEMOutlierDetector(OutlierMixin, _TableEstimator):  # type: ignore[misc]
             self.offset_ = threshold(seen, unseen, self.contamination)
         return self
 
+    @_as_table_errors()
     def score_samples(self, X: Any) -> Array:
         """How normal each row is, the lower the odder: the worst of three looks (`aem.views`).
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from aem.errors import AemError
 from aem.gallery import ROWS, stack_rows
+from aem.io import write_atomically
 from aem.plots import save_figure
 from aem.studies.figures import draw_calibration, draw_dimensionality
 from aem.studies.picture import Picture, draw_slices, draw_teaser
@@ -78,6 +79,13 @@ FIGURES: Final = (
         ("calibration/calibration.json",),
         "aem reproduce calibration",
         _calibration,
+    ),
+    PaperFigure(
+        "figure6",
+        "Digits, and samples of an autoencoder with an AEM as its prior",
+        ("vae/paper.png",),
+        "aem reproduce vae --preset paper (figure.png in its folder)",
+        lambda results, out: write_atomically(out, (results / "vae" / "paper.png").read_bytes()),
     ),
     PaperFigure(
         "table1",

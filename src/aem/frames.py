@@ -1,9 +1,10 @@
-"""Data frames in, the same kind out: pandas, polars and whatever else narwhals knows."""
+"""Data frames in, the same kind out: pandas, polars, Arrow and whatever else narwhals knows."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,11 +17,24 @@ class TableError(AemError, ValueError):
     """Bad input to an estimator: scikit-learn's conventions ask for a ValueError."""
 
 
-def is_frame(x: object) -> bool:
-    """Whether this is a data frame; asking imports nothing for what is none."""
-    if not (hasattr(x, "columns") and hasattr(x, "__getitem__")):
-        return False
-    return bool(_narwhals().dependencies.is_into_dataframe(x))
+def is_frame(x: Any) -> bool:
+    """Whether this is a data frame; one that is still to be computed is refused."""
+    if nw.dependencies.is_into_dataframe(x):
+        return True
+    if isinstance(nw.from_native(x, pass_through=True), nw.LazyFrame):
+        raise TableError("the data is a lazy frame, which holds no rows yet: collect it first")
+    return False
+
+
+def column_labels(frame: Any) -> dict[str, Hashable]:
+    """Names of the columns, and the labels they have in the frame: pandas allows any."""
+    native = nw.to_native(frame, pass_through=True)
+    arrow = nw.dependencies.is_pyarrow_table(native)
+    labels = native.column_names if arrow else list(native.columns)
+    twice = [name for name, count in Counter(map(str, labels)).items() if count > 1]
+    if twice:
+        raise TableError(f"the data has more than one column {_listed(twice)}")
+    return {str(label): label for label in labels}
 
 
 def frame_columns(frame: Any, wanted: Sequence[str] | None = None) -> tuple[list[str], Array]:
@@ -29,23 +43,19 @@ def frame_columns(frame: Any, wanted: Sequence[str] | None = None) -> tuple[list
     With wanted columns a frame must have exactly those: one it lacks, or one the model has never
     seen, is an error, an order of its own is not.
     """
-    nw = _narwhals()
-    names = [str(name) for name in frame.columns]
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if twice:
-        raise TableError(f"the data has more than one column {_listed(twice)}")
+    names = list(column_labels(frame))
     table = nw.from_native(frame, eager_only=True)
     series = {name: table[:, place] for place, name in enumerate(names)}
     if wanted is not None:
         match_names(names, wanted)
     chosen = list(wanted) if wanted is not None else names
-    refused = [name for name in chosen if not _is_number(series[name], nw)]
+    refused = [name for name in chosen if not _is_number(series[name])]
     if refused:
         raise TableError(
             f"column {_listed(refused)} of the data is not numeric: "
             "categories and text are not supported yet, leave such columns out or encode them"
         )
-    missing = [n for n in chosen if series[n].is_null().any() or _has_nan(series[n], nw)]
+    missing = [n for n in chosen if series[n].is_null().any() or _has_nan(series[n])]
     if missing:
         raise TableError(
             f"column {_listed(missing)} of the data has missing values (NaN), "
@@ -71,11 +81,15 @@ def match_names(names: Sequence[str], wanted: Sequence[str], what: str = "the da
         )
 
 
-def as_frame(columns: Mapping[str, Any], like: Any) -> Any:
+def as_frame(columns: Mapping[Any, Any], like: Any) -> Any:
     """A frame of the same kind as another."""
-    nw = _narwhals()
     implementation = nw.get_native_namespace(nw.from_native(like, eager_only=True))
     return nw.from_dict(dict(columns), backend=implementation.__name__).to_native()
+
+
+def empty_frame(like: Any) -> Any:
+    """A frame of the same kind and labels without rows, and without the memory of the other's."""
+    return as_frame({label: np.empty(0) for label in column_labels(like).values()}, like)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -83,19 +97,11 @@ def _listed(names: Sequence[str]) -> str:
     return shown + (", …" if len(names) > 8 else "")
 
 
-def _is_number(series: Any, nw: Any) -> bool:
-    return bool(series.dtype.is_numeric() or series.dtype == nw.Boolean)
+def _is_number(series: Any) -> bool:
+    """A column of nothing but missing values has no type that would say otherwise."""
+    numeric = series.dtype.is_numeric() or series.dtype == nw.Boolean
+    return bool(numeric or (len(series) and series.is_null().all()))
 
 
-def _has_nan(series: Any, nw: Any) -> bool:
+def _has_nan(series: Any) -> bool:
     return bool(series.dtype.is_float() and series.is_nan().any())
-
-
-def _narwhals() -> Any:
-    try:
-        import narwhals
-    except ImportError as error:
-        raise TableError(
-            "data frames need the package narwhals: pip install 'aem[frames]'"
-        ) from error
-    return narwhals

@@ -2,11 +2,14 @@
 
 import json
 import os
+import stat
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
@@ -14,6 +17,7 @@ from torch import Tensor
 
 from aem.config import ModelConfig, from_mapping, to_mapping
 from aem.errors import AemError
+from aem.lens import Lens, lenses_from
 from aem.model import AEM
 
 FORMAT = "aem"
@@ -22,6 +26,8 @@ TREATED = {  # what a fit tells about columns that a model does not see as they 
     "offsets": "columns far from zero",
     "lenses": "columns seen through a lens",
 }
+# What numbers, lists and text of the wrong kind or size raise where they are used.
+FAULTS = (AttributeError, IndexError, OverflowError, RuntimeError, TypeError, ValueError)
 
 
 class Described(Protocol):
@@ -79,14 +85,14 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
 
 def read_tensors(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read a file written by `write_tensors`, or say why it cannot be one."""
-    if not path.is_file():
+    if not _is_readable(path):
         raise AemError(f"there is no {kind} file at {path}")
     try:
         with safe_open(path, framework="pt") as file:
             header = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         metadata = {key: json.loads(value) for key, value in header.items()}
-    except (SafetensorError, OSError, ValueError) as error:
+    except (SafetensorError, OSError, ValueError, RecursionError) as error:
         raise AemError(f"{path} is not a {kind} file, or a damaged one") from error
     if metadata.get("format") != FORMAT or metadata.get("kind") != kind:
         raise AemError(f"{path} is not an aem {kind} file")
@@ -96,6 +102,68 @@ def read_tensors(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, An
             f"{path} has format version {version}; this aem reads up to {FORMAT_VERSION}: update aem"
         )
     return tensors, metadata
+
+
+def _is_readable(path: Path) -> bool:
+    """Whether there is a file; one that may not be read, or looked for, is an error."""
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            return False
+        path.open("rb").close()
+        return True
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return False
+    except OSError as error:
+        raise AemError(f"cannot read {path}: {error.strerror}") from error
+
+
+@contextmanager
+def blaming_file(path: Path, kind: str) -> Iterator[None]:
+    """Whatever goes wrong while a file's content becomes a model is a fault of the file."""
+    incomplete = f"{path} does not hold a complete {kind}"
+    try:
+        yield
+    except AemError as error:
+        raise AemError(f"{incomplete}: {error}") from error
+    except KeyError as error:
+        raise AemError(f"{incomplete}: {error} is missing") from error
+    except FAULTS as error:
+        reason = " ".join(str(error).split())[:200]  # torch lists what is missing, line by line
+        raise AemError(f"{incomplete}: {reason}") from error
+
+
+def read_config(values: Any) -> ModelConfig:
+    """A model's configuration as a file holds it."""
+    given = as_mapping(values, "config")
+    try:
+        return from_mapping(ModelConfig, given)
+    except AemError as error:
+        raise AemError(f"{error}; the file may be from a newer version of aem") from error
+
+
+def as_mapping(values: Any, name: str) -> dict[str, Any]:
+    """What a file must hold as a table of keys."""
+    if not isinstance(values, dict):
+        raise AemError(f"'{name}' is not a table of keys")
+    return values
+
+
+def read_columns(names: Any) -> list[str]:
+    """Column names as a file holds them."""
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise AemError("'columns' is not a list of names")
+    return names
+
+
+def read_lenses(entries: Any, columns: Sequence[str]) -> tuple[Lens, ...]:
+    """Lenses of some columns as a file holds them: through two points or more, rising."""
+    lenses = lenses_from(entries)
+    for lens in lenses:
+        points = np.array((lens.values, lens.scores), dtype=np.float64)
+        rising = points.shape[1] > 1 and bool((np.diff(points) > 0).all())
+        if lens.column not in columns or not rising or not np.isfinite(points).all():
+            raise AemError(f"the lens of column '{lens.column}' is damaged")
+    return lenses
 
 
 def header(kind: str, model: Described) -> dict[str, Any]:
@@ -122,24 +190,28 @@ def load_model(
     Some models do not see the values themselves, but something that only a `TableModel` knows.
     """
     path = Path(path)
-    tensors, metadata = read_tensors(path, "model")
+    tensors, metadata = _read_model(path)
     if not as_table:
-        about = metadata.get("about") or {}
         for key, what in TREATED.items():
-            if about.get(key):
+            if metadata["about"].get(key):
                 raise AemError(
                     f"{path} has {what}, which only aem score, sample and report can treat"
                 )
-    try:
-        config = from_mapping(ModelConfig, metadata["config"])
-        model = AEM(config, columns=metadata["columns"]).to(tensors["shift"].dtype)
+    with blaming_file(path, "model"):
+        config, columns = read_config(metadata["config"]), read_columns(metadata["columns"])
+        model = AEM(config, columns=columns).to(tensors["shift"].dtype)
         model.load_state_dict(tensors)
-    except (KeyError, RuntimeError, TypeError) as error:
-        reason = " ".join(str(error).split())[:200]  # torch lists what is missing, line by line
-        raise AemError(f"{path} does not hold a complete model: {reason}") from error
     return model.to(device).eval()
 
 
 def model_information(path: str | Path) -> dict[str, Any]:
     """What a model file says about itself."""
-    return read_tensors(Path(path), "model")[1]
+    return _read_model(Path(path))[1]
+
+
+def _read_model(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors and metadata of a model file; what it tells about its making is a table."""
+    tensors, metadata = read_tensors(path, "model")
+    with blaming_file(path, "model"):
+        about = as_mapping(metadata.get("about") or {}, "about")
+    return tensors, {**metadata, "about": about}

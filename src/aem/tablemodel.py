@@ -1,6 +1,7 @@
 """A model of a table as a person uses it: names, discrete columns, scores, draws, one file."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from aem.anchored import AnchoredHead
@@ -16,12 +17,20 @@ from aem.automatic import Fitted, refuse_extreme, silent
 from aem.conditionals import Conditionals
 from aem.discrete import Discrete, log_cell_density
 from aem.errors import AemError
-from aem.io import load_model, model_information, save_model
+from aem.io import (
+    as_mapping,
+    blaming_file,
+    load_model,
+    model_information,
+    read_lenses,
+    save_model,
+)
 from aem.lens import Lens, lenses_from, through
 from aem.model import AEM
 from aem.normalizers import Quadrature
 from aem.sampling import by_rejection
 from aem.scoring import score_block
+from aem.table import check_table
 
 Array = NDArray[np.float64]
 Report = Callable[[str, int, int], None]
@@ -86,10 +95,13 @@ class TableModel:
         return anchored and self.model.config.energy == "relative" and not bool(energy.any())
 
     @torch.no_grad()
-    def score(self, x: Array, report: Report = silent) -> ColumnScores:
-        """Score rows; the same row gives the same number in whatever company."""
+    def score(
+        self, x: ArrayLike, report: Report = silent, *, tolerance: float = TOLERANCE
+    ) -> ColumnScores:
+        """Score rows, to so many nats each; the same row gives the same number in any company."""
+        x = check_table(x, features=len(self.columns), columns=self.columns)
         refuse_extreme(x, self.columns)
-        settings = Quadrature(tolerance=TOLERANCE)
+        settings = Quadrature(tolerance=tolerance)
         device = self.model.shift.device
         parts = []
         for start in range(0, max(len(x), 1), BLOCK):
@@ -126,8 +138,11 @@ class TableModel:
 
     def sample(self, count: int, seed: int | None = None, report: Report = silent) -> Array:
         """Draw rows; discrete columns come back as the values they have."""
-        if count < 1:
-            raise AemError(f"the number of rows to draw must be positive, not {count}")
+        if not isinstance(count, int | np.integer) or count < 1:
+            raise AemError(
+                f"the number of rows to draw must be a positive whole one, not {count!r}"
+            )
+        count = int(count)
         device = self.model.shift.device
         parts = []
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
@@ -183,15 +198,33 @@ class TableModel:
     @classmethod
     def load(cls, path: str | Path, device: str | torch.device = "cpu") -> "TableModel":
         """Read any model file: one that `save` wrote, or one trained in another way."""
-        about: dict[str, Any] = model_information(path).get("about") or {}
+        path = Path(path)
+        about: dict[str, Any] = model_information(path)["about"]
         model = load_model(path, device, as_table=True)
         if model.config.context_features:
             raise AemError(f"{path} is a model with a context, which a table alone cannot give")
-        try:
-            discrete = tuple(
-                Discrete(**{**entry, "values": tuple(entry.get("values", ()))})
-                for entry in about.get("discrete", [])
-            )
+        with blaming_file(path, "model"):
+            discrete = _read_discrete(about.get("discrete", []), model.columns)
+            read_lenses(about.get("lenses", []), model.columns)
+            _check_offsets(about.get("offsets", {}), model.columns)
             return cls(Fitted(model, discrete, about))
-        except (KeyError, TypeError, ValueError) as error:
-            raise AemError(f"{path} does not hold a complete model: {error}") from error
+
+
+def _read_discrete(entries: Any, columns: Sequence[str]) -> tuple[Discrete, ...]:
+    """Discrete columns as a file holds them."""
+    found = tuple(
+        Discrete(**{**entry, "values": tuple(entry.get("values", ()))}) for entry in entries
+    )
+    for column in found:
+        numbers = (column.origin, column.step, column.beyond, *column.values)
+        possible = column.step > 0 and column.cells >= 1 and 0 < column.beyond < 1
+        if column.column not in columns or not possible or not all(map(math.isfinite, numbers)):
+            raise AemError(f"the discrete column '{column.column}' is damaged")
+    return found
+
+
+def _check_offsets(offsets: Any, columns: Sequence[str]) -> None:
+    """What columns far from zero lie at, as a file holds it."""
+    for name, offset in as_mapping(offsets, "offsets").items():
+        if name not in columns or not math.isfinite(offset):
+            raise AemError(f"the offset of column '{name}' is damaged")

@@ -13,7 +13,14 @@ from aem.config import TrainConfig, to_mapping
 from aem.data.splits import TableSplits
 from aem.ensemble import Member
 from aem.errors import AemError
-from aem.io import load_model, make_folder, model_information, read_tensors, save_model
+from aem.io import (
+    load_model,
+    make_folder,
+    model_information,
+    read_lenses,
+    read_tensors,
+    save_model,
+)
 from aem.lens import lenses_from
 from aem.model import AEM
 from aem.provenance import device_name
@@ -51,8 +58,8 @@ def train_member(
     if file is not None and file.exists():
         about = model_information(file).get("about", {})
         _refuse_other(file, about.get("run"), identity)
-        lenses = lenses_from(about.get("lenses", []))
         model = load_model(file, device, as_table=True)
+        lenses = read_lenses(about.get("lenses", []), model.columns)
         return Trained(Member(model, order, lenses=lenses), about["training"])
     about = {"task": config.task.name, "preset": preset, "run": identity}
     if config.task.spread:
