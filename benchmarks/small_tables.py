@@ -19,11 +19,10 @@ from aem.commands.progress import Progress
 from aem.data.splits import TableSplits
 from aem.errors import AemError
 from aem.evaluation import summarise
-from aem.io import write_json
+from aem.io import finite, write_json
 from aem.provenance import provenance
 from aem.tabular.config import SMALL_TABLES, table_experiment
 from aem.tabular.run import load_table, run_table
-from aem.tabular.summary import finite
 from aem.training.loop import choose_device
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -4,10 +4,12 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from aem.cli import main
+from aem.commands.program import flowing
 from aem.io import load_model
 
 TINY = (
@@ -98,6 +100,46 @@ def test_reproduce_writes_everything(
     )
     repeated = json.loads((again / "metrics.json").read_text())
     assert repeated["test_log_prob"] == metrics["test_log_prob"]
+
+
+def interrupt(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ("aem.commands.program.run", "aem: interrupted\n"),  # as while modules are imported
+        ("aem.commands.fit.read_rows", "aem: interrupted\n"),
+        ("aem.automatic.fit_mixture", "aem: interrupted\n"),
+        ("aem.automatic.train_proposal", "aem: interrupted after mixture: 1 of 1\n"),
+        ("aem.training.steps.EagerStep.__call__", "aem: interrupted at step 0\n"),
+    ],
+)
+def test_an_interruption_is_one_sentence_and_130(
+    where: str,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("rows.npy", np.random.default_rng(0).normal(size=(200, 2)))
+    fit = ("fit", "rows.npy", "--out", "m", "--components", "1", "--steps", "2", "--hidden", "4")
+    monkeypatch.setattr(where, interrupt)
+    assert run(monkeypatch, *fit) == 130
+    assert capsys.readouterr().err == said
+    assert not Path("m").exists()
+
+
+def test_help_flows() -> None:
+    text = """First line
+    goes on.
+
+    Second paragraph,
+    too.
+    """
+    assert flowing(text) == "First line goes on.\n\nSecond paragraph, too."
 
 
 @pytest.mark.parametrize("preset", ["fast", "paper", "best"])

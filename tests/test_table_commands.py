@@ -1,7 +1,10 @@
 """`aem fit`, `score` and `sample` as a person meets them."""
 
 import io
+import itertools
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +16,7 @@ from sklearn.datasets import load_wine
 from aem import AEMDensity, TableModel
 from aem.cli import main
 from aem.io import FORMAT_VERSION, read_tensors, write_tensors
+from aem.tablemodel import ColumnScores
 
 COLUMNS = ["alcohol", "magnesium", "hue"]
 
@@ -148,14 +152,19 @@ def test_json_of_fit_and_of_files(
     assert len(pd.read_parquet("s.parquet")) == 3
 
 
-@pytest.mark.parametrize("command", ["fit", "score", "sample"])
+@pytest.mark.parametrize("command", ["fit", "score", "sample", "report"])
 def test_help_teaches(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     assert run(monkeypatch, command, "--help") == 0
     said = capsys.readouterr().out
     assert "Examples:" in said
     assert f"aem {command} wine" in said
+    words = [line.strip() for line in said.partition("╭")[0].splitlines()]
+    for line, following in itertools.pairwise(words):
+        if line and following:
+            assert len(f"{line} {following.split()[0]}") > 78, "ragged"
 
 
 def text_of(frame: pd.DataFrame) -> str:
@@ -277,3 +286,190 @@ def test_outputs_that_cannot_be(
     refused(["fit", "wine.csv", "--out", "way/m"], "way", monkeypatch, capsys)
     refused(["fit", "missing.csv", "--out", "m"], "missing.csv", monkeypatch, capsys)
     refused(["fit", "wine.csv", "--drop", "nose", "--out", "m"], "'nose'", monkeypatch, capsys)
+    os.mkfifo("pipe")
+    refused(["fit", "wine.csv", "--out", "pipe"], "not an ordinary file", monkeypatch, capsys)
+    refused(["fit", "wine.csv", "--out", "-"], "a model is a file", monkeypatch, capsys)
+
+
+def test_a_model_is_a_file(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for arguments in (["score", "-", "wine.csv"], ["sample", "-", "-n", "3"]):
+        refused(arguments, "a model is a file", monkeypatch, capsys)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["fit", "wine.csv", "--out", "./wine.csv"],
+        ["fit", "wine.csv", "--out", "link.csv"],
+        ["score", "wine.model", "wine.csv", "--out", "wine.csv"],
+        ["score", "model.csv", "wine.csv", "--out", "model.csv"],
+        ["sample", "model.csv", "-n", "3", "--out", "model.csv"],
+        ["report", "model.html", "wine.csv", "--out", "model.html"],
+        ["evaluate", "wine.model", "wine.csv", "--out", "wine.csv"],
+    ],
+)
+def test_inputs_are_never_written_over(
+    arguments: list[str],
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("link.csv").symlink_to("wine.csv")
+    for name in ("model.csv", "model.html"):
+        Path(name).write_bytes(Path("wine.model").read_bytes())
+    before = {path: path.read_bytes() for path in Path().iterdir()}
+    refused(arguments, "is what the command reads", monkeypatch, capsys)
+    assert {path: path.read_bytes() for path in Path().iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["fit", "wine.csv", "--out", "new/m"],
+        ["score", "wine.model", "wine.csv", "--out", "o.csv"],
+        ["sample", "wine.model", "-n", "3", "--out", "o.csv"],
+        ["report", "wine.model", "wine.csv", "--out", "o.html"],
+        ["evaluate", "wine.model", "wine.csv", "--out", "o.json"],
+    ],
+)
+def test_outputs_are_tried_before_the_work(
+    arguments: list[str],
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def work(*_: object, **__: object) -> None:
+        raise AssertionError("worked for nothing")
+
+    for name in ("streams.read_raw", "places.TableModel.load", "evaluate.load_model"):
+        monkeypatch.setattr(f"aem.commands.{name}", work)
+    long = [*arguments[:-1], "a" * 300 + Path(arguments[-1]).suffix]
+    refused(long, "File name too long", monkeypatch, capsys)
+    may = os.access
+    monkeypatch.setattr("os.access", lambda path, mode: mode == os.R_OK and may(path, mode))
+    refused(arguments, "you may not write to", monkeypatch, capsys)
+
+
+def test_numbers_as_names_are_matched_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    years = GOOD.set_axis(["2019", "2020", "2021"], axis=1)
+    density = AEMDensity(components=1).fit(years)
+    density.save("years.model")
+    years[["2021", "2019", "2020"]].to_csv("years.csv", index=False)
+    assert run(monkeypatch, "score", "years.model", "years.csv", "--out", "s.csv") == 0
+    np.testing.assert_array_equal(read("s.csv")["log_density"], density.score_samples(years))
+    years.set_axis(["2019", "2020", "2022"], axis=1).to_csv("other.csv", index=False)
+    refused(["score", "years.model", "other.csv"], "no column '2021'", monkeypatch, capsys)
+
+
+def test_a_first_line_taken_as_a_row_is_told(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    GOOD.to_csv("bare.csv", index=False, header=False)
+    assert run(monkeypatch, "fit", "bare.csv", "--out", "m", "--components", "1", "--json") == 0
+    said = capsys.readouterr()
+    assert "its first line was taken as a row, its columns as 'x1', 'x2', 'x3'" in said.err
+    assert len(said.err.splitlines()) == 1
+    assert json.loads(said.out)["first_line_is_a_row"] is True
+    assert run(monkeypatch, "score", "wine.model", "bare.csv", "--out", "s.csv") == 0
+    assert "its columns as 'alcohol', 'magnesium', 'hue'" in capsys.readouterr().err
+    assert run(monkeypatch, "score", "m", "bare.csv", "--out", "s.csv") == 0
+    assert not capsys.readouterr().err, "what the model expects is no news"
+    assert len(read("s.csv")) == len(GOOD)
+
+
+def test_names_are_printed_as_they_are(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ["[/red]", ":car:", "[bold]"]
+    GOOD.round(0).set_axis(names, axis=1).to_csv("[red].csv", index=False)
+    assert run(monkeypatch, "fit", "[red].csv", "--out", "[/m]", "--components", "1") == 0
+    said = capsys.readouterr().out
+    for name in names:
+        assert f"Column '{name}' is discrete" in said
+    assert "the model is [/m]." in said
+
+
+def test_evaluate_prints_names_as_they_are(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("wine.csv").rename("[x].csv")
+    few = ("--rows", "3", "--samples", "0", "--kde-samples", "0")
+    assert run(monkeypatch, "evaluate", "wine.model", "[x].csv", *few) == 0
+    assert "wine.model on [x].csv" in " ".join(capsys.readouterr().out.split())
+
+
+def test_json_has_no_infinities(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scores = np.full((178, 3), -np.inf)
+    monkeypatch.setattr(TableModel, "score", lambda *_: ColumnScores(scores, np.zeros(178)))
+    assert run(monkeypatch, "score", "wine.model", "wine.csv", "--out", "s.json", "--json") == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["mean_log_density"] is None and summary["lowest_row"] == 0
+    text = Path("s.json").read_text()
+    assert "Infinity" not in text and json.loads(text)[0]["log_density"] is None
+
+
+@pytest.mark.parametrize("seed", ["-1", str(2**31), str(2**64)])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["fit", "wine.csv", "--out", "m"],
+        ["sample", "wine.model", "-n", "3"],
+        ["report", "wine.model", "wine.csv", "--out", "r.html"],
+        ["evaluate", "wine.model", "wine.csv"],
+        ["reproduce", "dimensionality", "--out", "d"],
+    ],
+)
+def test_seeds_out_of_range(
+    arguments: list[str],
+    seed: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(monkeypatch, *arguments, "--seed", seed) == 2
+    assert "--seed" in capsys.readouterr().err
+
+
+def test_the_largest_seed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fit = ("fit", "wine.csv", "--out", "m", "--components", "2")
+    assert run(monkeypatch, *fit, "--seed", str(2**31 - 1)) == 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_standard_output(folder: Path, unbuffered: str) -> None:
+    program = [sys.executable, "-m", "aem.cli", "sample", "wine.model", "-n", "10"]
+    with open("/dev/full", "wb") as full:
+        ended = subprocess.run(
+            program,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        )
+    assert ended.returncode == 2
+    assert ended.stderr == "aem: cannot write to standard output: No space left on device\n"
+
+
+def test_true_words_about_mixtures_and_steps(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = ("--components", "1", "--steps", "0", "--out", "m")
+    assert run(monkeypatch, "fit", "wine.csv", *few) == 0
+    assert "is a single Gaussian; the networks were not trained on so small a table" in (
+        " ".join(capsys.readouterr().out.split())
+    )
+    many = np.random.default_rng(0).normal(size=(2_000, 2))
+    np.save("many.npy", many)
+    assert run(monkeypatch, "fit", "many.npy", *few) == 0
+    assert "no networks were trained, as --steps 0 asks" in capsys.readouterr().out
+    dropped = [word for name in COLUMNS for word in ("--drop", name)]
+    refused(["fit", "wine.csv", "--out", "m2", *dropped], "no columns left", monkeypatch, capsys)

@@ -6,7 +6,7 @@ import pytest
 from pyarrow import parquet
 
 from aem.errors import AemError
-from aem.tablefile import read_table
+from aem.tablefile import read_raw, read_table
 
 
 def write(path: Path, text: str) -> Path:
@@ -39,6 +39,33 @@ def test_columns_are_matched_by_name_and_others_left_alone(tmp_path: Path) -> No
 def test_default_names_mean_positions(tmp_path: Path, text: str) -> None:
     path = write(tmp_path / "t.csv", text)
     np.testing.assert_array_equal(read_table(path, ["x1", "x2"]), [[1, 2], [3, 4]])
+
+
+def test_names_that_are_numbers_are_names_to_a_model_that_knows_them(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", "2021,2019,2020\n1,2,3\n4,5,6\n")
+    years = ["2019", "2020", "2021"]
+    np.testing.assert_array_equal(read_table(path, years), [[2, 3, 1], [5, 6, 4]])
+    with pytest.raises(AemError, match="no column '2018', which the model needs"):
+        read_table(path, ["2018", "2019", "2020"])
+    counted = write(tmp_path / "counted.csv", "0,1,2\n1,2,3\n")
+    np.testing.assert_array_equal(read_table(counted, ["2", "0", "1"]), [[3, 1, 2]])
+
+
+def test_a_row_of_numbers_is_a_row_even_if_one_is_a_name(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", "1,1,0\n0,2,1\n")
+    np.testing.assert_array_equal(read_table(path, ["0", "1", "2"]), [[1, 1, 0], [0, 2, 1]])
+    assert read_raw(path).headless
+    assert not read_raw(write(tmp_path / "named.csv", "a,b\n1,2\n")).headless
+
+
+def test_a_line_that_counts_above_fractions_is_doubtful(tmp_path: Path) -> None:
+    doubtful = write(tmp_path / "years.csv", "2019,2020,2021\n1,2.5,3\n")
+    with pytest.raises(AemError, match=r"counts from 2019 to 2021.*\(y2019\).*\(2019\.0\)"):
+        read_raw(doubtful)
+    whole = write(tmp_path / "whole.csv", "2019,2020,2021\n1,2,3\n")
+    written_as_a_row = write(tmp_path / "row.csv", "2019.0,2020,2021\n1,2.5,3\n")
+    for path in (whole, written_as_a_row):
+        assert len(read_table(path)) == 2
 
 
 def test_structured_arrays_have_names(tmp_path: Path) -> None:
@@ -78,6 +105,23 @@ def test_missing_files_and_folders(tmp_path: Path) -> None:
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(AemError, match="is a folder"):
         read_table(tmp_path / "folder.csv")
+
+
+def test_files_that_cannot_be_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(AemError, match="cannot be read: File name too long"):
+        read_table(tmp_path / ("a" * 300 + ".csv"))
+    path = write(tmp_path / "t.csv", "a\n1\n")
+    with monkeypatch.context() as patch:
+        patch.setattr("os.access", lambda *_: False)
+        with pytest.raises(AemError, match="you may not read"):
+            read_table(path)
+
+    def denied(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "stat", denied)
+    with pytest.raises(AemError, match="cannot be read: Permission denied"):
+        read_table(path)
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING, Any
 
-from aem.config import ModelConfig, TrainConfig
-from aem.distribution import AEMDistribution
 from aem.errors import AemError
-from aem.model import AEM
 
 if TYPE_CHECKING:
+    from aem.config import ModelConfig, TrainConfig
+    from aem.distribution import AEMDistribution
     from aem.estimators import AEMDensity, AEMOutlierDetector
+    from aem.model import AEM
     from aem.tablemodel import TableModel
 
 __all__ = [
@@ -22,11 +22,15 @@ __all__ = [
     "TrainConfig",
 ]
 
-# scikit-learn takes a while to import, and most of the library does without.
+# torch and scikit-learn take a while to import; the program must be able to say that it was stopped.
 _LAZY = {
+    "AEM": "aem.model",
     "AEMDensity": "aem.estimators",
+    "AEMDistribution": "aem.distribution",
     "AEMOutlierDetector": "aem.estimators",
+    "ModelConfig": "aem.config",
     "TableModel": "aem.tablemodel",
+    "TrainConfig": "aem.config",
 }
 
 

@@ -1,36 +1,26 @@
-"""The command line: `aem COMMAND …`. Bad input is one sentence on standard error and exit code 2."""
+"""The program: bad input is one sentence on standard error and exit code 2, an interruption 130."""
 
 import sys
 
-import typer
-
-from aem.commands import data, evaluate, fit, report, reproduce, sample, score
 from aem.errors import AemError
-
-app = typer.Typer(
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    help="Autoregressive energy machines: densities that are normalised and know their error.",
-)
-app.command(epilog=fit.EPILOG)(fit.fit)
-app.command(epilog=score.EPILOG)(score.score)
-app.command(epilog=sample.EPILOG)(sample.sample)
-app.command(epilog=report.EPILOG)(report.report)
-app.add_typer(reproduce.app, name="reproduce")
-app.add_typer(data.app, name="data")
-app.command()(evaluate.evaluate)
 
 
 def main() -> None:
     """Run the program."""
     try:
-        app()
+        # Here, because it takes seconds in which a user may change their mind.
+        from aem.commands.program import run
+
+        run()
     except AemError as error:
-        print(f"aem: {error}", file=sys.stderr)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        print("aem: interrupted", file=sys.stderr)
-        sys.exit(130)
+        _stop(str(error), 2)
+    except KeyboardInterrupt as stopped:
+        _stop(str(stopped) or "interrupted", 130)
+
+
+def _stop(sentence: str, code: int) -> None:
+    print(f"aem: {sentence}", file=sys.stderr)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

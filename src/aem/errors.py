@@ -3,3 +3,7 @@
 
 class AemError(Exception):
     """Bad input: the message is the whole explanation and the command line prints nothing else."""
+
+
+class Interrupted(AemError):
+    """The user stopped the work; the message says where, and how to go on."""

@@ -23,7 +23,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from aem.automatic import SEEDS, Fitted, Settings, fit_table, refuse_extreme
 from aem.errors import AemError
 from aem.explain import as_columns, explain
-from aem.frames import TableError, as_frame, column_labels, empty_frame, frame_columns, is_frame
+from aem.frames import as_frame, column_labels, empty_frame, frame_columns, is_frame
+from aem.names import TableError
 from aem.robust import FEWEST_ROWS, fit_robustly
 from aem.tablemodel import TableModel
 from aem.threshold import quantile, scores_by_fold, scores_of_groups, threshold

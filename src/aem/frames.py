@@ -8,13 +8,9 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from aem.errors import AemError
+from aem.names import TableError, listed, match_names
 
 Array = NDArray[np.float64]
-
-
-class TableError(AemError, ValueError):
-    """Bad input to an estimator: scikit-learn's conventions ask for a ValueError."""
 
 
 def is_frame(x: Any) -> bool:
@@ -33,7 +29,7 @@ def column_labels(frame: Any) -> dict[str, Hashable]:
     labels = native.column_names if arrow else list(native.columns)
     twice = [name for name, count in Counter(map(str, labels)).items() if count > 1]
     if twice:
-        raise TableError(f"the data has more than one column {_listed(twice)}")
+        raise TableError(f"the data has more than one column {listed(twice)}")
     return {str(label): label for label in labels}
 
 
@@ -52,33 +48,17 @@ def frame_columns(frame: Any, wanted: Sequence[str] | None = None) -> tuple[list
     refused = [name for name in chosen if not _is_number(series[name])]
     if refused:
         raise TableError(
-            f"column {_listed(refused)} of the data is not numeric: "
+            f"column {listed(refused)} of the data is not numeric: "
             "categories and text are not supported yet, leave such columns out or encode them"
         )
     missing = [n for n in chosen if series[n].is_null().any() or _has_nan(series[n])]
     if missing:
         raise TableError(
-            f"column {_listed(missing)} of the data has missing values (NaN), "
+            f"column {listed(missing)} of the data has missing values (NaN), "
             "which are not supported yet: fill them in or leave those rows out"
         )
     numbers = [np.asarray(series[n].to_numpy(), dtype=np.float64) for n in chosen]
     return chosen, np.stack(numbers, axis=1) if numbers else np.empty((len(table), 0))
-
-
-def match_names(names: Sequence[str], wanted: Sequence[str], what: str = "the data") -> None:
-    """Refuse columns that are missing and columns nobody has seen."""
-    missing = [name for name in wanted if name not in names]
-    if missing:
-        raise TableError(
-            f"{what} has no column {_listed(missing)}, which the model was fitted on; "
-            f"it has {_listed(names)}"
-        )
-    unseen = [name for name in names if name not in wanted]
-    if unseen:
-        raise TableError(
-            f"{what} has a column {_listed(unseen)} the model was not fitted on; "
-            f"it knows {_listed(wanted)}"
-        )
 
 
 def as_frame(columns: Mapping[Any, Any], like: Any) -> Any:
@@ -90,11 +70,6 @@ def as_frame(columns: Mapping[Any, Any], like: Any) -> Any:
 def empty_frame(like: Any) -> Any:
     """A frame of the same kind and labels without rows, and without the memory of the other's."""
     return as_frame({label: np.empty(0) for label in column_labels(like).values()}, like)
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(f"'{name}'" for name in names[:8])
-    return shown + (", …" if len(names) > 8 else "")
 
 
 def _is_number(series: Any) -> bool:

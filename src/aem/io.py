@@ -1,6 +1,7 @@
 """A model is one safe file: safetensors with JSON metadata, written whole or not at all."""
 
 import json
+import math
 import os
 import stat
 import tempfile
@@ -69,6 +70,15 @@ def write_atomically(path: Path, content: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def finite(value: Any) -> Any:
+    """JSON has no infinity: what is not finite becomes null."""
+    if isinstance(value, dict):
+        return {key: finite(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def write_json(path: Path, value: object) -> None:

@@ -1,5 +1,7 @@
 """Tables from files: CSV, Parquet or .npy, matched to a model's columns by name where possible."""
 
+import os
+import stat
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +24,7 @@ class RawTable:
 
     columns: list[pa.ChunkedArray]
     names: list[str] | None
+    headless: bool = False  # a text whose first line was taken as a row
 
 
 def read_table(path: str | Path, columns: Sequence[str] = ()) -> NDArray[np.float64]:
@@ -31,7 +34,7 @@ def read_table(path: str | Path, columns: Sequence[str] = ()) -> NDArray[np.floa
     alone. A file without names must have exactly that many columns.
     """
     path = Path(path)
-    table = _pick(read_raw(path), columns, path)
+    table = _pick(read_raw(path, columns), columns, path)
     names = table.names or list(columns) or [str(i) for i in range(len(table.columns))]
     if not table.columns or len(table.columns[0]) == 0:
         raise AemError(f"{path} has no rows")
@@ -39,15 +42,31 @@ def read_table(path: str | Path, columns: Sequence[str] = ()) -> NDArray[np.floa
     return check_table(np.stack(numbers, axis=1), columns=names, what=f"data in {path}")
 
 
-def read_raw(path: Path) -> RawTable:
-    """What a file holds, whatever it is, or one sentence that says why it cannot be read."""
+def _check_readable(path: Path) -> None:
+    """Refuse what is not a file, or not for this user to read."""
+    try:
+        status = path.stat()
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise AemError(f"there is no file {path}") from error
+    except OSError as error:
+        raise AemError(f"{path} cannot be read: {error.strerror}") from error
+    if stat.S_ISDIR(status.st_mode):
+        raise AemError(f"{path} is a folder, not a table")
+    if not stat.S_ISREG(status.st_mode):
+        raise AemError(f"{path} is not an ordinary file")
+    if not os.access(path, os.R_OK):
+        raise AemError(f"{path} is a file you may not read")
+
+
+def read_raw(path: Path, known: Sequence[str] = ()) -> RawTable:
+    """What a file holds, whatever it is, or one sentence that says why it cannot be read.
+
+    A first line of numbers is a row, unless it has names of columns that are known.
+    """
     kind = path.suffix.lower()
     if kind not in KINDS:
         raise AemError(f"{path} is none of the kinds of table aem reads: {', '.join(KINDS)}")
-    if path.is_dir():
-        raise AemError(f"{path} is a folder, not a table")
-    if not path.is_file():
-        raise AemError(f"there is no file {path}")
+    _check_readable(path)
     if path.stat().st_size == 0:
         raise AemError(f"{path} is empty")
     try:
@@ -55,7 +74,7 @@ def read_raw(path: Path) -> RawTable:
             return _from_numpy(path)
         if kind == ".parquet":
             return _from_arrow(parquet.ParquetFile(path).read())
-        return _from_csv(path, "\t" if kind == ".tsv" else ",")
+        return _from_csv(path, "\t" if kind == ".tsv" else ",", known)
     except (pa.ArrowException, OSError, ValueError, EOFError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else "it is damaged"
         raise AemError(f"{path} cannot be read as a {kind[1:]} table: {reason}") from error
@@ -78,17 +97,36 @@ def _from_arrow(table: pa.Table) -> RawTable:
     return RawTable(list(table.columns), list(table.column_names))
 
 
-def _from_csv(path: Path, delimiter: str) -> RawTable:
+def _from_csv(path: Path, delimiter: str, known: Sequence[str]) -> RawTable:
     parse = csv.ParseOptions(delimiter=delimiter)
-    # A first line of nothing but numbers is a row, not a header.
     with csv.open_csv(path, parse_options=parse) as reader:
-        names = list(reader.schema.names)
-    nameless = all(map(_is_number, names)) and names != [str(i) for i in range(len(names))]
-    options = csv.ReadOptions(autogenerate_column_names=nameless)
-    raw = _from_arrow(csv.read_csv(path, read_options=options, parse_options=parse))
+        first = list(reader.schema.names)
+    named = not all(map(_is_number, first)) or _are_names(first, known)
     # "0,1,2" is how a data frame without names is written: a header, but no names.
-    counted = raw.names == [str(i) for i in range(len(raw.columns))]
-    return RawTable(raw.columns, None if nameless or counted else raw.names)
+    headless = not named and first != [str(i) for i in range(len(first))]
+    options = csv.ReadOptions(autogenerate_column_names=headless)
+    columns = csv.read_csv(path, read_options=options, parse_options=parse).columns
+    if headless:
+        _refuse_doubtful(first, columns, path)
+    return RawTable(list(columns), first if named else None, headless)
+
+
+def _are_names(numbers: Sequence[str], known: Sequence[str]) -> bool:
+    """Whether some are known as names, and none stands there twice, as only values may."""
+    return len(set(numbers)) == len(numbers) and not set(numbers).isdisjoint(known)
+
+
+def _refuse_doubtful(first: Sequence[str], columns: list[pa.ChunkedArray], path: Path) -> None:
+    """A line that counts, as years do, above rows with fractions is hardly a row itself."""
+    if len(first) < 3 or not all(map(str.isdecimal, first)):
+        return
+    start, end = int(first[0]), int(first[-1])
+    counts = list(map(int, first)) == list(range(start, start + len(first)))
+    if counts and any(pa.types.is_floating(column.type) for column in columns):
+        raise AemError(
+            f"the first line of {path} counts from {start} to {end}, as names might: if it has "
+            f"names, put a letter into them (y{start}), if it is a row, a point ({start}.0)"
+        )
 
 
 def _is_number(text: str) -> bool:

@@ -110,7 +110,7 @@ def test_a_stopped_run_goes_on(
     with monkeypatch.context() as patch:
         patch.setattr(eager, killed)
         often = "train.checkpoint_seconds=0"
-        assert run(monkeypatch, stopped, often, flags="--quiet") == 2
+        assert run(monkeypatch, stopped, often, flags="--quiet") == 130
     assert "interrupted at step 15" in capsys.readouterr().err
     assert not (stopped / "model.safetensors").exists()
     # What there is can be looked at before the run goes on.

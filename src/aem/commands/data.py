@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.filesize import decimal
+from rich.markup import escape
 from rich.table import Table
 
 from aem.data.fetch import fetch
@@ -41,7 +42,7 @@ def fetch_command(
 
 
 def _table(entries: list[Entry], root: Path) -> Table:
-    table = Table(title=f"Data sets under {root}", show_lines=True)
+    table = Table(title=f"Data sets under {escape(str(root))}", show_lines=True)
     for heading in ("Name", "Size", "Licence and source", "Files and checksums", "Present"):
         table.add_column(heading, overflow="fold")
     for entry in entries:

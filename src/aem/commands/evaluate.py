@@ -1,6 +1,5 @@
 """`aem evaluate`: a model's log-likelihood on a table, in every way the library can compute it."""
 
-import json
 import math
 import time
 from dataclasses import asdict
@@ -9,13 +8,17 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
+from aem.commands.options import seed_option
+from aem.commands.places import check_place
 from aem.commands.progress import Progress
 from aem.commands.rows import TASK_ROWS, find_rows
+from aem.commands.streams import as_json_text, say
 from aem.evaluation import IMPORTANCE_SAMPLES, Evaluation, Summary
 from aem.evaluation import evaluate as score
-from aem.io import load_model, write_json
+from aem.io import finite, load_model, write_json
 from aem.kde import SAMPLES as KDE_SAMPLES
 from aem.normalizers import Quadrature
 from aem.provenance import provenance
@@ -45,13 +48,15 @@ def evaluate(
         int | None,
         typer.Option(help=f"Rows to draw ({TASK_ROWS:,} of a task) or to take (all of a file)."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of everything drawn at random.")] = 0,
+    seed: Annotated[int, seed_option("Of everything drawn at random.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not a table.")] = False,
     out: Annotated[Path | None, typer.Option(help="Also write the JSON to this file.")] = None,
 ) -> None:
     """Log-likelihood by quadrature, importance sampling, AEM-KDE and the proposal, side by side."""
     started = time.monotonic()
+    if out is not None:
+        check_place(out, model, data)
     machine = load_model(model, choose_device(device))
     found = find_rows(data, machine, rows=rows, seed=seed)
     held_out = found.validation
@@ -81,9 +86,9 @@ def evaluate(
     if out is not None:
         write_json(out, record)
     if as_json:
-        typer.echo(json.dumps(record, indent=2, allow_nan=False))
+        say(as_json_text(record))
     else:
-        _show(Console(), result, f"{model.name} on {found.about}", limit)
+        _show(result, f"{model.name} on {found.about}", limit)
 
 
 def as_record(result: Evaluation, limit: float | None = None) -> dict[str, Any]:
@@ -127,16 +132,8 @@ def as_record(result: Evaluation, limit: float | None = None) -> dict[str, Any]:
             "rows_with_tolerance_not_met": [int(i) for i in settled.unmet],
         },
     }
-    plain: dict[str, Any] = _finite(record)
+    plain: dict[str, Any] = finite(record)
     return plain
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(inner) for key, inner in value.items()}
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
 
 
 def _summaries(result: Evaluation) -> list[tuple[str, Summary | None]]:
@@ -149,7 +146,7 @@ def _summaries(result: Evaluation) -> list[tuple[str, Summary | None]]:
     ]
 
 
-def _show(console: Console, result: Evaluation, title: str, limit: float | None) -> None:
+def _show(result: Evaluation, title: str, limit: float | None) -> None:
     labels = {
         "quadrature": "AEM, quadrature",
         "importance": f"AEM, {result.importance_samples:,} samples",
@@ -157,7 +154,7 @@ def _show(console: Console, result: Evaluation, title: str, limit: float | None)
         "proposal": "proposal",
         "truth": "the true density",
     }
-    table = Table(title=f"{title}: log-likelihood a row, in nats", title_justify="left")
+    table = Table(title=f"{escape(title)}: log-likelihood a row, in nats", title_justify="left")
     table.add_column("score")
     errors = {"quadrature": f"≤ {result.error:.0e}"}
     if result.importance_noise is not None:
@@ -175,9 +172,8 @@ def _show(console: Console, result: Evaluation, title: str, limit: float | None)
                 f"{s.worst:.3f}",
                 str(s.worst_row),
             )
-    console.print(table)
-    for line in sentences(result, limit):
-        console.print(line, highlight=False, soft_wrap=True)
+    Console().print(table)
+    say(*sentences(result, limit))
 
 
 def sentences(result: Evaluation, limit: float | None = None) -> list[str]:

@@ -1,16 +1,17 @@
 """`aem fit`: a model of a table, without tuning."""
 
-import json
 import time
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
-from aem.automatic import Settings, fit_table
+from aem.automatic import FEWEST_ROWS_TO_TRAIN, Settings, fit_table
+from aem.commands.options import seed_option
+from aem.commands.places import STANDARD, check_place
 from aem.commands.progress import Progress
-from aem.commands.streams import check_place, read_rows
+from aem.commands.streams import as_json_text, read_rows, say
+from aem.errors import AemError
 from aem.provenance import provenance
 from aem.tablemodel import TableModel
 
@@ -42,7 +43,7 @@ def fit(
         int | None,
         typer.Option(help="Training steps; 0: mixture alone.", show_default="chosen", min=0),
     ] = None,
-    seed: Annotated[int, typer.Option(help="The same table and seed give the same model.")] = 0,
+    seed: Annotated[int, seed_option("The same table and seed give the same model.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not sentences.")] = False,
 ) -> None:
@@ -53,7 +54,9 @@ def fit(
     discrete, and the command says which.
     """
     started = time.monotonic()
-    check_place(out)
+    if str(out) == STANDARD:
+        raise AemError("a model is a file: it cannot be written to standard output")
+    check_place(out, data)
     dropped = list(drop or ())
     rows = read_rows(data, drop=dropped)
     with Progress() as progress:
@@ -70,14 +73,15 @@ def fit(
     origin = provenance(fitted.model.config, seed, fitted.model.shift.device)
     fitted.about.update(dropped=dropped, seconds=seconds, **origin)
     table = TableModel(fitted)
+    record = {
+        "model": str(out),
+        "columns": list(rows.names),
+        "first_line_is_a_row": rows.headless,
+        **table.about,
+    }
+    lines = [as_json_text(record)] if as_json else sentences(table, out, seconds)
     table.save(out)
-    if as_json:
-        record = {"model": str(out), "columns": list(rows.names), **table.about}
-        typer.echo(json.dumps(record, indent=2, allow_nan=False))
-        return
-    console = Console()
-    for line in sentences(table, out, seconds):
-        console.print(line, highlight=False, soft_wrap=True)
+    say(*lines)
 
 
 def sentences(table: TableModel, out: Path, seconds: float) -> list[str]:
@@ -103,11 +107,11 @@ def sentences(table: TableModel, out: Path, seconds: float) -> list[str]:
 
 def _network(about: dict[str, Any]) -> str:
     network, mixture = about["network"], about["mixture"]
-    size = f"a mixture of {mixture['components']} Gaussians"
-    if mixture["starts"] > 1:
-        size += f", pooled over {mixture['starts']} starts"
-    if network is None:
+    size = _mixture(mixture)
+    if network is None and about["rows"] < FEWEST_ROWS_TO_TRAIN:
         return f"The density is {size}; the networks were not trained on so small a table."
+    if network is None:
+        return f"The density is {size}; no networks were trained, as --steps 0 asks."
     if not network["kept"]:
         return f"The density is {size}; held-out rows gained nothing from the networks."
     gain = network["validation_log_prob"] - network["mixture_validation_log_prob"]
@@ -115,3 +119,10 @@ def _network(about: dict[str, Any]) -> str:
         f"Held-out rows have a mean log density of {network['validation_log_prob']:.3f}, "
         f"{gain:.3f} more than {size}."
     )
+
+
+def _mixture(mixture: dict[str, Any]) -> str:
+    if mixture["components"] == 1:
+        return "a single Gaussian"  # from whatever start
+    size = f"a mixture of {mixture['components']} Gaussians"
+    return size if mixture["starts"] == 1 else f"{size}, pooled over {mixture['starts']} starts"

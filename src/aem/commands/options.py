@@ -1,9 +1,17 @@
-"""Options that every experiment understands."""
+"""Options that several commands understand."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+LARGEST_SEED = 2**31 - 1  # scikit-learn takes twice as many, and several are counted from one
+
+
+def seed_option(help_text: str) -> Any:
+    """A seed of anything drawn at random."""
+    return typer.Option(help=help_text, min=0, max=LARGEST_SEED, metavar="<int>")
+
 
 Preset = Annotated[
     str, typer.Option(help="fast: two CPU cores; paper: the paper's settings; best: one GPU.")

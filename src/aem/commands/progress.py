@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 
+from aem.errors import Interrupted
+
 SECONDS_BETWEEN_LINES = 10.0
 
 
@@ -29,6 +31,7 @@ class Progress:
         )
         self.tasks: dict[str, tuple[TaskID, float]] = {}  # bar and start of each piece of work
         self.said = self.reported = time.monotonic()
+        self.last = ""
 
     def __enter__(self) -> Self:
         self.bars.start()
@@ -41,6 +44,8 @@ class Progress:
         trace: TracebackType | None,
     ) -> None:
         self.bars.stop()
+        if isinstance(error, KeyboardInterrupt) and self.last:
+            raise Interrupted(f"interrupted after {self.last}") from None
 
     def __call__(self, what: str, done: int, total: int) -> None:
         """So much of something is done."""
@@ -51,8 +56,8 @@ class Progress:
         bar, started = self.tasks[what]
         self.bars.update(bar, completed=done, total=total)
         self.reported = now
+        self.last = f"{what}: {done:,} of {total:,}"
         if not self.live and now - self.said > SECONDS_BETWEEN_LINES:
             self.said = now
             left = (now - started) / max(done, 1) * (total - done)
-            line = f"{what}: {done:,} of {total:,}, about {left:.0f} s left"
-            print(line, file=sys.stderr, flush=True)
+            print(f"{self.last}, about {left:.0f} s left", file=sys.stderr, flush=True)

@@ -1,20 +1,16 @@
 """`aem report`: one page about a model and a table."""
 
-import json
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from aem.commands.options import seed_option
+from aem.commands.places import STANDARD, check_place, load_table_model
 from aem.commands.progress import Progress
-from aem.commands.streams import STANDARD, read_rows
+from aem.commands.streams import as_json_text, read_rows, say, write
 from aem.errors import AemError
-from aem.io import write_atomically
 from aem.report import Limits, build, render
-from aem.tablemodel import TableModel
-from aem.training.loop import choose_device
 
 KINDS = (".html", ".htm")
 
@@ -41,7 +37,7 @@ def report(
         list[str] | None,
         typer.Option(help="A column the model does not know; may be given several times."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the samples, and of the choice of rows.")] = 0,
+    seed: Annotated[int, seed_option("Of the samples, and of the choice of rows.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the page's main numbers as JSON.")
@@ -54,8 +50,8 @@ def report(
     was made. Of a large table a random part is scored, and the page says how much. Rows the model
     was not fitted on are the better test.
     """
-    _check(out, as_json)
-    table = TableModel.load(model, choose_device(device))
+    _check(out, as_json, model, data)
+    table = load_table_model(model, device)
     known = [name for name in table.about.get("dropped", ()) if name not in (drop or ())]
     found = read_rows(data, wanted=table.columns, drop=drop or (), ignore=known)
     name = "standard input" if data == STANDARD else Path(data).name
@@ -70,23 +66,15 @@ def report(
             seed=seed,
             report=progress,
         )
-    content = render(made.record).encode()
-    if out == STANDARD:
-        sys.stdout.buffer.write(content)
-        sys.stdout.buffer.flush()
-        return
-    write_atomically(Path(out), content)
+    metrics = as_json_text({"model": str(model), "data": data, "out": out, **made.metrics})
+    write(out, render(made.record).encode())
     if as_json:
-        metrics = {"model": str(model), "data": data, "out": out, **made.metrics}
-        typer.echo(json.dumps(metrics, indent=2, allow_nan=False))
-        return
-    console = Console()
-    for line in made.record["summary"]:
-        console.print(line, highlight=False, soft_wrap=True, markup=False)
-    console.print(f"The report is {out}.", highlight=False, soft_wrap=True, markup=False)
+        say(metrics)
+    elif out != STANDARD:
+        say(*made.record["summary"], f"The report is {out}.")
 
 
-def _check(out: str, as_json: bool) -> None:
+def _check(out: str, as_json: bool, model: Path, data: str) -> None:
     """Refuse what could not be written before the work begins."""
     if out == STANDARD:
         if as_json:
@@ -94,5 +82,4 @@ def _check(out: str, as_json: bool) -> None:
         return
     if Path(out).suffix.lower() not in KINDS:
         raise AemError(f"{out} is not the name of a page: {' or '.join(KINDS)}")
-    if Path(out).is_dir():
-        raise AemError(f"{out} is a folder, not a file to write the report to")
+    check_place(Path(out), model, data)

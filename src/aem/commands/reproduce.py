@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from aem.commands import tables
@@ -52,7 +53,7 @@ def _show(run: Run) -> None:
         ("best possible", f"{metrics['limit']:.4f}"),
         ("gap", f"{metrics['gap']:.4f} ± {metrics['gap_2se']:.4f}"),
         ("training", f"{metrics['steps']} steps, {metrics['seconds']:.0f} s, {metrics['device']}"),
-        ("written to", str(run.folder)),
+        ("written to", escape(str(run.folder))),
     ):
         table.add_row(label, value)
     Console().print(table)

@@ -1,5 +1,6 @@
 """The rows a command works on: a file, a task in the plane, or a data set by name."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,7 +41,7 @@ def find_rows(source: str, model: AEM, *, rows: int | None = None, seed: int = 0
         test, taken = _some(splits.test.astype(np.float64), rows, seed)
         about = f"{source}, test split{taken}"
         return Rows(source, about, test, splits.validation.astype(np.float64))
-    if Path(source).suffix.lower() not in KINDS and not Path(source).exists():
+    if Path(source).suffix.lower() not in KINDS and not os.path.exists(source):
         known = ", ".join((*PLANE_TASKS, *(info.name for info in registry.datasets())))
         raise AemError(f"'{source}' is neither a file nor one of the names {known}")
     values, taken = _some(read_table(source, model.columns), rows, seed)

@@ -1,15 +1,14 @@
 """`aem sample`: rows like those a model was fitted on."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from aem.commands.options import seed_option
+from aem.commands.places import STANDARD, check_output, load_table_model
 from aem.commands.progress import Progress
-from aem.commands.streams import STANDARD, check_output, write_columns
-from aem.tablemodel import TableModel
-from aem.training.loop import choose_device
+from aem.commands.streams import as_json_text, say, write_columns
 
 EPILOG = """
 Examples:
@@ -26,7 +25,7 @@ def sample(
     out: Annotated[
         str, typer.Option(help="A .csv, .tsv, .parquet or .json file; - for standard output.")
     ] = STANDARD,
-    seed: Annotated[int, typer.Option(help="The same seed draws the same rows.")] = 0,
+    seed: Annotated[int, seed_option("The same seed draws the same rows.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     as_json: Annotated[
         bool,
@@ -37,12 +36,11 @@ def sample(
 
     Columns have the names of the table the model was fitted on; discrete ones have their own values.
     """
-    check_output(out)
-    table = TableModel.load(model, choose_device(device))
+    check_output(out, model)
+    table = load_table_model(model, device)
     with Progress() as progress:
         rows = table.sample(count, seed, progress)
     columns = {name: rows[:, d].tolist() for d, name in enumerate(table.columns)}
     write_columns(out, columns, as_json=as_json)
     if as_json and out != STANDARD:
-        summary = {"model": str(model), "rows": count, "seed": seed, "out": out}
-        typer.echo(json.dumps(summary, indent=2))
+        say(as_json_text({"model": str(model), "rows": count, "seed": seed, "out": out}))

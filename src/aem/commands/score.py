@@ -1,17 +1,16 @@
 """`aem score`: log densities of rows, and why they are what they are."""
 
-import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
+from numpy.typing import NDArray
 
+from aem.commands.places import STANDARD, check_output, load_table_model
 from aem.commands.progress import Progress
-from aem.commands.streams import STANDARD, check_output, read_rows, write_columns
+from aem.commands.streams import as_json_text, read_rows, say, write_columns
 from aem.explain import as_columns, explain
-from aem.tablemodel import TableModel
-from aem.training.loop import choose_device
 
 EPILOG = """
 Examples:
@@ -51,8 +50,8 @@ def score(
     many nats that is below the average there), and what would have been likely: the median and the
     90 % highest-density region.
     """
-    check_output(out)
-    table = TableModel.load(model, choose_device(device))
+    check_output(out, model, data)
+    table = load_table_model(model, device)
     known = [name for name in table.about.get("dropped", ()) if name not in (drop or ())]
     rows = read_rows(data, wanted=table.columns, drop=drop or (), ignore=known)
     with Progress() as progress:
@@ -64,15 +63,17 @@ def score(
         else:
             total = table.score(rows.values, progress).total
             columns = {"row": list(range(len(total))), "log_density": total.tolist()}
+    summary = as_json_text({"model": str(model), **_summary(total), "out": out})
     write_columns(out, columns, as_json=as_json)
     if as_json and out != STANDARD:
-        summary = {
-            "model": str(model),
-            "rows": len(total),
-            "mean_log_density": float(total.mean()),
-            "median_log_density": float(np.median(total)),
-            "lowest_log_density": float(total.min()),
-            "lowest_row": int(total.argmin()),
-            "out": out,
-        }
-        typer.echo(json.dumps(summary, indent=2, allow_nan=False))
+        say(summary)
+
+
+def _summary(total: NDArray[np.float64]) -> dict[str, Any]:
+    return {
+        "rows": len(total),
+        "mean_log_density": float(total.mean()),
+        "median_log_density": float(np.median(total)),
+        "lowest_log_density": float(total.min()),
+        "lowest_row": int(total.argmin()),
+    }

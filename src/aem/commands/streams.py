@@ -1,7 +1,8 @@
-"""Tables as commands read and write them: CSV or Parquet by extension, `-` for standard streams."""
+"""What commands read and write: tables by extension, `-` for standard streams, JSON, sentences."""
 
 import io
 import json
+import os
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -14,14 +15,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import csv, parquet
 
+from aem.commands.places import STANDARD
 from aem.errors import AemError
-from aem.frames import match_names
-from aem.io import write_atomically
+from aem.io import finite, write_atomically
+from aem.names import listed, match_names
 from aem.table import check_table
 from aem.tablefile import RawTable, column_numbers, is_numeric, read_raw
-
-WRITTEN = (".csv", ".tsv", ".parquet", ".json")
-STANDARD = "-"
 
 
 @dataclass(frozen=True)
@@ -30,6 +29,7 @@ class NamedRows:
 
     names: tuple[str, ...]
     values: NDArray[np.float64]
+    headless: bool = False  # the first line of a text was taken as a row
 
 
 def read_rows(
@@ -45,9 +45,12 @@ def read_rows(
     A column to drop must be there, one to ignore need not.
     """
     what = "standard input" if source == STANDARD else source
-    raw = _without(_read(source), drop, ignore, what)
+    raw = _without(_read(source, wanted or ()), drop, ignore, what)
+    if not raw.columns:
+        raise AemError(f"{what} has no columns{' left' if drop else ''}")
+    positions = tuple(f"x{i + 1}" for i in range(len(raw.columns)))
     if raw.names is None:
-        names = tuple(f"x{i + 1}" for i in range(len(raw.columns)))
+        names = positions
         if wanted is not None and len(wanted) != len(names):
             raise AemError(
                 f"{what} has {len(names)} columns without names, the model has {len(wanted)}"
@@ -59,17 +62,24 @@ def read_rows(
         if wanted is not None:
             match_names(raw.names, wanted, what)
         names = tuple(raw.names if wanted is None else wanted)
-    if not columns or len(raw.columns[0]) == 0:
+    if len(raw.columns[0]) == 0:
         raise AemError(f"{what} has no rows")
     _refuse_text_and_gaps(columns, what)
     numbers = [column_numbers(columns[name], name, what) for name in names]
     values = check_table(np.stack(numbers, axis=1), columns=names, what=f"data in {what}")
-    return NamedRows(names, values)
+    if raw.headless and tuple(wanted or ()) != positions:
+        _tell_headless(names, what)
+    return NamedRows(names, values, raw.headless)
 
 
-def _read(source: str) -> RawTable:
+def _tell_headless(names: Sequence[str], what: str) -> None:
+    notice = f"{what} has no header: its first line was taken as a row, its columns as"
+    print(f"aem: {notice} {listed(names)}", file=sys.stderr)
+
+
+def _read(source: str, known: Sequence[str]) -> RawTable:
     if source != STANDARD:
-        return read_raw(Path(source))
+        return read_raw(Path(source), known)
     content = sys.stdin.buffer.read()
     # A Parquet file says so in its first bytes; everything else is read as CSV.
     kind = ".parquet" if content[:4] == b"PAR1" else ".csv"
@@ -77,7 +87,7 @@ def _read(source: str) -> RawTable:
         copy = Path(folder) / f"standard input{kind}"
         copy.write_bytes(content)
         try:
-            return read_raw(copy)
+            return read_raw(copy, known)
         except AemError as error:
             raise AemError(str(error).replace(str(copy), "standard input")) from error
 
@@ -86,12 +96,13 @@ def _without(raw: RawTable, drop: Sequence[str], ignore: Sequence[str], what: st
     names = raw.names or [f"x{i + 1}" for i in range(len(raw.columns))]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise AemError(f"{what} has more than one column {_listed(twice)}")
+        raise AemError(f"{what} has more than one column {listed(twice)}")
     unknown = [name for name in drop if name not in names]
     if unknown:
-        raise AemError(f"{what} has no column {_listed(unknown)} to drop")
+        raise AemError(f"{what} has no column {listed(unknown)} to drop")
     kept = [(n, c) for n, c in zip(names, raw.columns, strict=True) if n not in {*drop, *ignore}]
-    return RawTable([c for _, c in kept], [n for n, _ in kept] if raw.names else None)
+    kept_names = [n for n, _ in kept] if raw.names else None
+    return RawTable([c for _, c in kept], kept_names, raw.headless)
 
 
 def _refuse_text_and_gaps(columns: Mapping[str, pa.ChunkedArray], what: str) -> None:
@@ -99,57 +110,59 @@ def _refuse_text_and_gaps(columns: Mapping[str, pa.ChunkedArray], what: str) -> 
     text = [n for n, c in columns.items() if not is_numeric(c.type)]
     if len(text) > 1:
         raise AemError(
-            f"columns {_listed(text)} of {what} are not numeric: categories and text are not "
+            f"columns {listed(text)} of {what} are not numeric: categories and text are not "
             "supported yet, leave them out with --drop or encode them"
         )
     gaps = [n for n, c in columns.items() if not pa.types.is_null(c.type) and c.null_count]
     empty = [n for n, c in columns.items() if len(c) and c.null_count == len(c)]
     if empty:
-        raise AemError(f"column {_listed(empty)} of {what} has no values; leave it out with --drop")
+        raise AemError(f"column {listed(empty)} of {what} has no values; leave it out with --drop")
     if gaps and not text:
         raise AemError(
-            f"column {_listed(gaps)} of {what} has missing values, which are not supported yet: "
+            f"column {listed(gaps)} of {what} has missing values, which are not supported yet: "
             "fill them in or leave those rows or columns out"
         )
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(f"'{name}'" for name in names[:8]) + (", …" if len(names) > 8 else "")
-
-
-def check_output(out: str) -> None:
-    """Refuse a name nothing can be written to before the work begins."""
-    if out != STANDARD and Path(out).suffix.lower() not in WRITTEN:
-        raise AemError(f"{out} is none of the kinds of table aem writes: {', '.join(WRITTEN)}")
-    if out != STANDARD:
-        check_place(Path(out))
-
-
-def check_place(path: Path) -> None:
-    """Refuse a place where no file can be, without making anything yet."""
-    if path.is_dir():
-        raise AemError(f"{path} is a folder, not a file to write to")
-    above = next(folder for folder in path.absolute().parents if folder.exists())
-    if not above.is_dir():
-        raise AemError(f"cannot write {path}: {above} is a file, not a folder")
 
 
 def write_columns(out: str, columns: Mapping[str, Any], *, as_json: bool = False) -> None:
     """Write a table whole or not at all; to standard output as CSV, or as JSON if asked to."""
     kind = Path(out).suffix.lower() if out != STANDARD else ".json" if as_json else ".csv"
-    content = _encoded(columns, kind)
-    if out == STANDARD:
-        sys.stdout.buffer.write(content)
-        sys.stdout.buffer.flush()
-    else:
+    write(out, _encoded(columns, kind))
+
+
+def write(out: str, content: bytes) -> None:
+    """Write a file whole or not at all, or to standard output."""
+    if out != STANDARD:
         write_atomically(Path(out), content)
+        return
+    left = memoryview(content)
+    try:
+        while left:  # a stream without a buffer may take a part
+            left = left[sys.stdout.buffer.write(left) :]
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise  # whoever reads has had enough, which is no error
+    except OSError as error:
+        # What is left in the buffer must not be tried again when the program ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise AemError(f"cannot write to standard output: {error.strerror}") from error
+
+
+def say(*lines: str) -> None:
+    """Print lines as they are, whatever brackets and colons are in the user's names."""
+    write(STANDARD, "".join(f"{line}\n" for line in lines).encode())
+
+
+def as_json_text(record: Mapping[str, Any]) -> str:
+    """A record as JSON; what is not finite becomes null."""
+    return json.dumps(finite(dict(record)), indent=2, allow_nan=False)
 
 
 def _encoded(columns: Mapping[str, Any], kind: str) -> bytes:
     if kind == ".json":
         plain = {name: np.asarray(values).tolist() for name, values in columns.items()}
         rows = [dict(zip(plain, row, strict=True)) for row in zip(*plain.values(), strict=True)]
-        return (json.dumps(rows, indent=1) + "\n").encode()
+        return (json.dumps(finite(rows), indent=1, allow_nan=False) + "\n").encode()
     table = pa.table({name: pa.array(values) for name, values in columns.items()})
     buffer = io.BytesIO()
     if kind == ".parquet":

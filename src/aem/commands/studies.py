@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import torch
 import typer
 
+from aem.commands.options import seed_option
 from aem.commands.progress import Progress
 from aem.commands.rows import Rows, find_rows
 from aem.config import to_mapping
@@ -35,7 +36,7 @@ def calibration(
     conditionals: Annotated[
         int, typer.Option(help="Conditionals a model.")
     ] = calibration_study.CONDITIONALS,
-    seed: Annotated[int, typer.Option(help="Of everything drawn at random.")] = 0,
+    seed: Annotated[int, seed_option("Of everything drawn at random.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
     """Section 5.2: estimates of log Z with 5 to 20,000 samples against its true value."""
@@ -131,7 +132,7 @@ def dimensionality(
         int, typer.Option(help="Importance samples a trial.")
     ] = dimensionality_study.SAMPLES,
     trials: Annotated[int, typer.Option(help="Trials a dimension.")] = dimensionality_study.TRIALS,
-    seed: Annotated[int, typer.Option(help="Of the draws.")] = 0,
+    seed: Annotated[int, seed_option("Of the draws.")] = 0,
 ) -> None:
     """Figure 2: importance sampling of a Gaussian in growing dimension."""
     started = time.monotonic()

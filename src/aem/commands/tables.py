@@ -9,6 +9,7 @@ from rich.table import Table
 
 from aem.commands.options import Config, Out, Preset, Quiet, Settings
 from aem.commands.progress import Progress
+from aem.commands.streams import say
 from aem.evaluation import silent
 from aem.tabular.config import TABLES, table_experiment
 from aem.tabular.run import TableRun, run_table
@@ -85,10 +86,8 @@ def _show(run: TableRun) -> None:
         for score, label in LABELS.items():
             if metrics[split][score] is not None:
                 table.add_row(label, *_cells(metrics[split][score]))
-    console = Console()
-    console.print(table)
-    for line in _sentences(run):
-        console.print(line, highlight=False, soft_wrap=True)
+    Console().print(table)
+    say(*_sentences(run))
 
 
 def _cells(score: dict[str, Any]) -> list[str]:

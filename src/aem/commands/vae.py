@@ -7,6 +7,7 @@ from rich.table import Table
 
 from aem.commands.options import Config, Out, Preset, Quiet, Settings
 from aem.commands.progress import Progress
+from aem.commands.streams import say
 from aem.evaluation import silent
 from aem.vae.config import vae_experiment
 from aem.vae.run import Run, run_vae
@@ -66,8 +67,7 @@ def _show(run: Run) -> None:
     for row in table_rows(metrics["priors"]):
         cells = dict(zip(HEADER, row, strict=True))
         table.add_row(*(cells[name] for name in COLUMNS))
-    console = Console()
-    console.print(table)
+    Console().print(table)
     text = f"{metrics['seconds']:.0f} s of training, {metrics['evaluation_seconds']:.0f} s of"
     text += f" evaluation, {metrics['device']}; written to {run.folder}"
-    console.print(text, highlight=False, soft_wrap=True)
+    say(text)

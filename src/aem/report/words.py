@@ -35,7 +35,9 @@ def _said(value: float | None, form: str) -> str:
 
 def _exactness(normaliser: dict[str, Any]) -> str:
     if normaliser["largest_error"] == 0:
-        return "Scores are exact: conditionals are mixtures of Gaussians, whose normalisers are known."
+        return (
+            "Scores are exact: conditionals are mixtures of Gaussians, whose normalisers are known."
+        )
     return (
         "Scores are computed, not sampled: by the estimate that comes with each, they are off by "
         f"{_said(normaliser['mean_error'], '.1g')} nats on average and by "

@@ -13,6 +13,7 @@ from torch import Tensor
 from aem.data.splits import Table, TableSplits
 from aem.ensemble import Member
 from aem.evaluation import Report, settle, silent
+from aem.io import finite
 from aem.kde import KDE
 from aem.normalizers import Quadrature
 from aem.tabular.config import EvaluateConfig
@@ -31,7 +32,6 @@ from aem.tabular.summary import (
     describe_importance,
     describe_quadrature,
     difference,
-    finite,
 )
 
 PROPOSAL_NODES = 16  # what the ARNN's pass costs, in energies a conditional

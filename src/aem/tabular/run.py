@@ -9,13 +9,12 @@ from aem.data import registry
 from aem.data.splits import TableSplits
 from aem.ensemble import Ensemble, column_orders, save_ensemble
 from aem.evaluation import Report, silent
-from aem.io import write_atomically, write_json
+from aem.io import finite, write_atomically, write_json
 from aem.provenance import provenance
 from aem.reproduce import check_writable
 from aem.tabular.config import TableConfig, TableTask
 from aem.tabular.evaluate import Evaluator
 from aem.tabular.members import Trained, train_member
-from aem.tabular.summary import finite
 from aem.tabular.symmetries import views
 from aem.training.loop import choose_device
 

@@ -79,12 +79,3 @@ def difference(one: Columns, other: Columns) -> dict[str, Any]:
         return {"rows": 0}
     summary = summarise(values)
     return {"mean": summary.mean, "two_se": summary.two_se, "rows": len(values)}
-
-
-def finite(value: Any) -> Any:
-    """JSON has no infinity: what is not finite becomes null."""
-    if isinstance(value, dict):
-        return {key: finite(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [finite(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

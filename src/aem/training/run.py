@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 from torch import nn
 
-from aem.errors import AemError
+from aem.errors import AemError, Interrupted
 from aem.training.batches import Batches
 from aem.training.checkpoint import Progress
 from aem.training.report import Reporter
@@ -73,7 +73,7 @@ class Run:
             where = ""
             if self.checkpoint is not None:
                 where = f"; run the same command again to go on from {self.checkpoint.parent}"
-            raise AemError(f"interrupted at step {progress.step}{where}") from None
+            raise Interrupted(f"interrupted at step {progress.step}{where}") from None
         progress.seconds = time.monotonic() - started
 
     def _steps(self, progress: Progress, started: float) -> None:

@@ -1,0 +1,54 @@
+"""The command line: `aem COMMAND …`."""
+
+import inspect
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from aem.commands import data, evaluate, fit, report, reproduce, sample, score
+from aem.errors import Interrupted
+
+
+class Commands(TyperGroup):
+    """Commands whose interruption is an error like any other: typer would end without a word."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise Interrupted("interrupted") from None
+
+
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Autoregressive energy machines: densities that are normalised and know their error.",
+)
+
+
+def flowing(text: str) -> str:
+    """Text without the line breaks of its source: a terminal has its own width."""
+    return "\n\n".join(" ".join(part.split()) for part in inspect.cleandoc(text).split("\n\n"))
+
+
+for command, epilog in (
+    (fit.fit, fit.EPILOG),
+    (score.score, score.EPILOG),
+    (sample.sample, sample.EPILOG),
+    (report.report, report.EPILOG),
+):
+    app.command(help=flowing(command.__doc__ or ""), epilog=epilog)(command)
+app.add_typer(reproduce.app, name="reproduce")
+app.add_typer(data.app, name="data")
+app.command()(evaluate.evaluate)
+
+
+def run() -> None:
+    """Run the command that the arguments name."""
+    try:
+        app()
+    except Interrupted as stopped:
+        raise KeyboardInterrupt(str(stopped)) from None
