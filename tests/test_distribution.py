@@ -49,6 +49,22 @@ def test_energies_of_residuals_make_a_density_too(form: EnergyForm) -> None:
     assert float(total) == pytest.approx(1, abs=1e-3)
 
 
+@pytest.mark.parametrize("proposal", ["mixture", "uniform"])
+def test_a_flat_energy_needs_no_integral(proposal: str) -> None:
+    """Its scores are those of an energy that is as good as flat."""
+    model = rough_model("relative", proposal)
+    rows = rows_of(model, 5)
+    with torch.no_grad():
+        model.energy.final.weight.fill_(1e-30)
+        nearly = model().scores(rows, Quadrature(tolerance=1e-9))
+        model.energy.final.weight.zero_()
+    flat = model().scores(rows)
+    assert model.flat and int(flat.nodes.max()) == 0 < int(nearly.nodes.min())
+    assert bool(flat.converged.all()) and float(flat.error.max()) == 0
+    for name in ("log_prob", "log_proposal", "log_z"):
+        torch.testing.assert_close(getattr(flat, name), getattr(nearly, name), rtol=0, atol=1e-8)
+
+
 def test_rows_that_share_a_past_share_a_conditional(monkeypatch: pytest.MonkeyPatch) -> None:
     model = rough_model()
     model().scores(rows_of(model, 1))

@@ -125,7 +125,8 @@ def settle(
         settings = replace(
             settings,
             tolerance=settings.tolerance / 4,
-            first_panels=math.ceil(2 * before.nodes / NODES_PER_PANEL),
+            # No fewer than before: a flat energy takes no node at all.
+            first_panels=max(math.ceil(2 * before.nodes / NODES_PER_PANEL), settings.first_panels),
             max_nodes=2 * settings.max_nodes,
         )
         after = _score(model, x, settings, report, f"quadrature, refinement {refinements}")

@@ -215,6 +215,11 @@ class AEM(nn.Module):
         """The distribution p(x), or p(x | context) for each row of the context."""
         return AEMDistribution(self, context)
 
+    @property
+    def flat(self) -> bool:
+        """Whether the energy is the same everywhere, so that the proposal is all there is."""
+        return self.config.energy == "relative" and not bool(self.energy.final.weight.any())
+
     def in_double(self) -> "AEM":
         """A float64 copy in evaluation mode, for exact scores."""
         return copy.deepcopy(self).double().eval()

@@ -169,6 +169,8 @@ def score_block(
     z = model.standardise(rows.double())
     context = model.standardise_context(None if context is None else context.double())
     flat = model.conditionals(z, context).flatten()
+    if model.flat:
+        return _scores_of_proposal(model, flat, z)
     computed, owner = solve(flat, z, context, settings)
     log_z = computed.log_z[owner]
     refuse_divergent(log_z, model.columns, first_row)
@@ -184,6 +186,15 @@ def score_block(
         computed.nodes[owner],
         computed.converged[owner],
     )
+
+
+def _scores_of_proposal(model: "AEM", flat: Conditionals, z: Float[Tensor, "B D"]) -> Scores:
+    """Where the energy is flat its weight is the normaliser, and there is nothing to integrate."""
+    point = z.reshape(-1, 1)
+    log_q = flat.proposal.log_prob(point).reshape(z.shape) - model.scale.log()
+    log_z = flat.log_weight(point).reshape(z.shape)
+    none = torch.zeros_like(z)
+    return Scores(log_q, none, log_q, log_z, none, none.long(), none == 0)
 
 
 def score(

@@ -90,9 +90,7 @@ class TableModel:
     @cached_property
     def proposal_alone(self) -> bool:
         """Whether the energy is flat, so that there is nothing to integrate."""
-        energy = self.model.energy.final.weight
-        anchored = isinstance(self.model.head, AnchoredHead)
-        return anchored and self.model.config.energy == "relative" and not bool(energy.any())
+        return isinstance(self.model.head, AnchoredHead) and self.model.flat
 
     @torch.no_grad()
     def score(
@@ -121,20 +119,16 @@ class TableModel:
         self, rows: Tensor, settings: Quadrature, first_row: int
     ) -> tuple[Tensor, Tensor]:
         """Log densities by column and the error of each row."""
-        if self.proposal_alone:
-            z = self.exact.standardise(rows)
-            log_q = self.exact.conditionals(z).proposal.log_prob(z[..., None])[..., 0]
-            log_density, log_z = log_q - self.exact.scale.log(), torch.zeros_like(z)
-            error = torch.zeros_like(z[:, 0])
-        else:
-            scores = score_block(self.exact, rows, None, settings, first_row)
-            log_density, log_z, error = scores.log_prob, scores.log_z, scores.error.sum(-1)
+        scores = score_block(self.exact, rows, None, settings, first_row)
+        # A proposal's own masses need no normaliser.
+        log_z = torch.zeros_like(scores.log_z) if self.proposal_alone else scores.log_z
         cells = log_cell_density(
             self.exact, self.discrete, rows, log_z, proposal_alone=self.proposal_alone
         )
+        log_density = scores.log_prob.clone()
         for d, values in cells.items():
             log_density[:, d] = values
-        return log_density, error
+        return log_density, scores.error.sum(-1)
 
     def sample(self, count: int, seed: int | None = None, report: Report = silent) -> Array:
         """Draw rows; discrete columns come back as the values they have."""
