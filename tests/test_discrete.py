@@ -52,6 +52,18 @@ def test_measured(column: np.ndarray) -> None:
     assert only(column) is None
 
 
+def test_decimals_come_back_as_they_were_written() -> None:
+    tenths = np.array([float(f"{k / 10:.1f}") for k in range(106, 301)])
+    found = only(np.repeat(tenths, 3))
+    assert found is not None
+    assert found.step == pytest.approx(0.1, rel=1e-14)
+    np.testing.assert_array_equal(found.centre(tenths + 0.02), tenths)
+    far = 1.7e9 + np.arange(0, 200, 0.5)
+    found = only(np.repeat(far, 3))
+    assert found is not None
+    np.testing.assert_array_equal(found.centre(far), far)
+
+
 def test_values_without_a_common_step_come_back_as_they_were() -> None:
     values = np.array([0.0, 1.0, np.pi, 7.1])
     found = only(RNG.choice(values, 200))

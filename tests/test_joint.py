@@ -8,11 +8,12 @@ from scipy.stats import multivariate_normal
 import aem.automatic
 import aem.joint
 from aem.anchored import AnchoredHead
-from aem.automatic import _ladders, choose_mixture, silent
+from aem.automatic import _ladders, choose_mixture
 from aem.config import ModelConfig, TrainConfig
 from aem.joint import JointMixture, Rows, central_rows, fit_mixture
 from aem.model import AEM
 from aem.proposal_training import proposal_score, standardised, train_proposal
+from aem.reporting import silent
 
 K, D = 3, 4
 

@@ -13,7 +13,7 @@ this, if a small mixture likes held-out rows better so.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -31,12 +31,12 @@ from aem.lens import Lens, crowding, lenses_for, log_slopes, through
 from aem.model import AEM
 from aem.nn.features import LOWEST_FREQUENCY, supported_frequency
 from aem.proposal_training import proposal_score, standardised, train_proposal
+from aem.reporting import Report, silent
 from aem.table import check_table
 from aem.training.checkpoint import Progress
 from aem.training.loop import choose_device, fit, validation_scores
 
 Array = NDArray[np.float64]
-Report = Callable[[str, int, int], None]  # what is being done, done, in all
 
 # Below, a fit should take seconds; on the two tables looked at (142 and 455 rows) held-out rows
 # gained nothing from a network. Where between those and this it begins to pay was not measured.
@@ -103,10 +103,6 @@ class Fitted:
     held_out: NDArray[np.bool_] = field(  # rows that did not train it; a file does not know
         default_factory=lambda: np.zeros(0, dtype=bool)
     )
-
-
-def silent(what: str, done: int, total: int) -> None:
-    """Report nothing."""
 
 
 def fit_table(
@@ -232,7 +228,7 @@ def _anchored(
     if not isinstance(model.head, AnchoredHead):
         raise TypeError("an automatic model has an anchored proposal")
     model.head.anchor(joint, memory=copies == 1)
-    z = (train - train.mean(0)) / train.std(0)
+    z, _ = _standardised(train, train)
     cells = np.array([step > 0 for _, step in config.lattice] or [False] * z.shape[1])
     model.embedding.frequencies.copy_(_ladders(z, cells, config.frequencies))
     if copies > 1:

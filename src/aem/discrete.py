@@ -44,6 +44,7 @@ PHASE = 6.0
 FEWEST_PANELS, MOST_PANELS = 4, 64
 NODES_AT_A_TIME = 2**18
 MOST_BOUNDED_CELLS = 32
+DIGITS = 13  # of a value that arithmetic leaves right
 
 
 @dataclass(frozen=True)
@@ -73,8 +74,11 @@ class Discrete:
         return {k: v for k, v in asdict(self).items() if k != "values" or v}
 
     def centre(self, x: Array) -> Array:
-        """The middle of the cell each value lies in."""
-        return self.origin + self.step * np.floor((x - self.origin) / self.step + 0.5)
+        """The middle of the cell each value lies in, without the noise of the last digits."""
+        middle = self.origin + self.step * np.floor((x - self.origin) / self.step + 0.5)
+        largest = max(abs(self.origin), abs(self.origin + self.step * self.cells))
+        rounded: Array = np.round(middle, DIGITS - math.ceil(math.log10(largest or 1.0)))
+        return rounded
 
     def restore(self, x: Array) -> Array:
         """What a draw from a cell stands for."""
@@ -116,6 +120,8 @@ def _look_at(x: Array, name: str) -> Discrete | None:
         return None
     why = f"{distinct} distinct values in {len(x):,} rows"
     cells = math.floor(spread / step + 0.5) + 1
+    if regular:
+        step = spread / (cells - 1)  # the whole range has more digits of it than a gap
     return Discrete(
         name, low, step, cells, beyond, why, () if regular else tuple(map(float, values))
     )

@@ -23,6 +23,7 @@ from aem.kde import SAMPLES as KDE_SAMPLES
 from aem.model import AEM
 from aem.normalizers import Quadrature
 from aem.quadrature import NODES_PER_PANEL
+from aem.reporting import Report, silent
 from aem.table import check_table
 
 STILL = 0.1  # of the claimed error: moving less than this is holding still
@@ -30,12 +31,6 @@ MOST_REFINEMENTS = 4
 FIT_ROWS = 2000  # validation rows that fit the two numbers of AEM-KDE; more change nothing
 SET_ASIDE = 10  # one row in this many fits AEM-KDE where there are no validation data
 IMPORTANCE_SAMPLES = 1000
-
-Report = Callable[[str, int, int], None]  # what is being done, rows done, rows in all
-
-
-def silent(what: str, done: int, total: int) -> None:
-    """Report nothing."""
 
 
 @dataclass(frozen=True)

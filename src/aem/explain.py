@@ -20,9 +20,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from aem.automatic import silent
 from aem.errors import AemError
-from aem.tablemodel import ColumnScores, Report, TableModel
+from aem.reporting import Report, silent
+from aem.tablemodel import ColumnScores, TableModel
 
 Array = NDArray[np.float64]
 Interval = tuple[float, float]

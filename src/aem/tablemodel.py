@@ -1,7 +1,7 @@
 """A model of a table as a person uses it: names, discrete columns, scores, draws, one file."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from aem.anchored import AnchoredHead
-from aem.automatic import Fitted, refuse_extreme, silent
+from aem.automatic import Fitted, refuse_extreme
 from aem.conditionals import Conditionals
 from aem.discrete import Discrete, log_cell_density
 from aem.errors import AemError
@@ -28,12 +28,12 @@ from aem.io import (
 from aem.lens import Lens, lenses_from, through
 from aem.model import AEM
 from aem.normalizers import Quadrature
+from aem.reporting import Report, silent
 from aem.sampling import by_rejection
 from aem.scoring import score_block
 from aem.table import check_table
 
 Array = NDArray[np.float64]
-Report = Callable[[str, int, int], None]
 
 TOLERANCE = 1e-2  # nats a row: far below what a row's score says about it
 BLOCK = 256  # rows scored together, between two reports

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.stats import kstest
 
 from aem import AemError
-from aem.automatic import Settings, fit_table, silent
+from aem.automatic import Settings, fit_table
 from aem.io import save_model
 from aem.report import Limits, Report, build
 from aem.report.calibration import calibration_record, pit_values
@@ -19,6 +19,7 @@ from aem.report.histograms import marginal
 from aem.report.numbers import pack, shown_range
 from aem.report.scores import screen
 from aem.report.training import training_record
+from aem.reporting import silent
 from aem.tablemodel import TableModel
 
 from .conftest import HOSTILE, LIMITS

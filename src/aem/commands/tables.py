@@ -10,7 +10,7 @@ from rich.table import Table
 from aem.commands.options import Config, Out, Preset, Quiet, Settings
 from aem.commands.progress import Progress
 from aem.commands.streams import say
-from aem.evaluation import silent
+from aem.reporting import silent
 from aem.tabular.config import TABLES, table_experiment
 from aem.tabular.run import TableRun, run_table
 

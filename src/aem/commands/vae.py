@@ -8,7 +8,7 @@ from rich.table import Table
 from aem.commands.options import Config, Out, Preset, Quiet, Settings
 from aem.commands.progress import Progress
 from aem.commands.streams import say
-from aem.evaluation import silent
+from aem.reporting import silent
 from aem.vae.config import vae_experiment
 from aem.vae.run import Run, run_vae
 from aem.vae.table import HEADER, table_rows

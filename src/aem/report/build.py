@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aem.automatic import silent
 from aem.errors import AemError
 from aem.report.calibration import calibration_record, pit_values
 from aem.report.histograms import marginal
@@ -18,8 +17,9 @@ from aem.report.scores import normaliser_record, score_table, scores_record
 from aem.report.surprises import surprises
 from aem.report.training import training_record
 from aem.report.words import summary
+from aem.reporting import Report as Progress
+from aem.reporting import silent
 from aem.reproduce import two_standard_errors
-from aem.tablemodel import Report as Progress
 from aem.tablemodel import TableModel
 
 Array = NDArray[np.float64]

@@ -16,7 +16,8 @@ from aem.conditional import Conditional
 from aem.discrete import Discrete
 from aem.normalizers import Quadrature
 from aem.report.numbers import short, shorts
-from aem.tablemodel import TOLERANCE, Report, TableModel
+from aem.reporting import Report
+from aem.tablemodel import TOLERANCE, TableModel
 
 Array = NDArray[np.float64]
 

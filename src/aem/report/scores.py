@@ -11,8 +11,9 @@ from aem.normalizers import Quadrature
 from aem.report.histograms import distribution
 from aem.report.limits import Limits
 from aem.report.numbers import short
+from aem.reporting import Report
 from aem.scoring import score_block
-from aem.tablemodel import TOLERANCE, ColumnScores, Report, TableModel
+from aem.tablemodel import TOLERANCE, ColumnScores, TableModel
 
 Array = NDArray[np.float64]
 

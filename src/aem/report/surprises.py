@@ -12,7 +12,8 @@ from aem.explain import explain
 from aem.lens import Lens
 from aem.normalizers import Quadrature
 from aem.report.numbers import short, shorts
-from aem.tablemodel import TOLERANCE, Report, TableModel
+from aem.reporting import Report
+from aem.tablemodel import TOLERANCE, TableModel
 
 Array = NDArray[np.float64]
 Place = tuple[int, int]  # row and column

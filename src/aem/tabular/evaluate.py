@@ -12,10 +12,11 @@ from torch import Tensor
 
 from aem.data.splits import Table, TableSplits
 from aem.ensemble import Member
-from aem.evaluation import Report, settle, silent
+from aem.evaluation import settle
 from aem.io import finite
 from aem.kde import KDE
 from aem.normalizers import Quadrature
+from aem.reporting import Report, silent
 from aem.tabular.config import EvaluateConfig
 from aem.tabular.kept import (
     Columns,

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from aem.ensemble import Member
 from aem.errors import AemError
-from aem.evaluation import Report
 from aem.io import FORMAT, FORMAT_VERSION, read_tensors, write_json, write_tensors
+from aem.reporting import Report
 
 Columns = dict[str, Tensor]  # numbers a row, float64, on the CPU
 Fingerprint = dict[str, Any]

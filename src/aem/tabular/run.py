@@ -8,9 +8,9 @@ from aem.config import to_toml
 from aem.data import registry
 from aem.data.splits import TableSplits
 from aem.ensemble import Ensemble, column_orders, save_ensemble
-from aem.evaluation import Report, silent
 from aem.io import finite, write_atomically, write_json
 from aem.provenance import provenance
+from aem.reporting import Report, silent
 from aem.reproduce import check_writable
 from aem.tabular.config import TableConfig, TableTask
 from aem.tabular.evaluate import Evaluator

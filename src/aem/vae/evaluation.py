@@ -23,11 +23,11 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from aem.evaluation import Report, silent
 from aem.importance import Watch, ignore
 from aem.kde import KDE, fit_kde
 from aem.model import AEM
 from aem.normalizers import Quadrature
+from aem.reporting import Report, silent
 from aem.tabular.kept import Columns, Fingerprint, accumulate, remember, watching
 from aem.vae.binarise import fixed_binarisation
 from aem.vae.bounds import Draws, draw_posterior, elbo, importance_bound

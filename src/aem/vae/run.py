@@ -14,11 +14,11 @@ import torch
 
 from aem.config import read_toml, to_mapping, to_toml
 from aem.errors import AemError
-from aem.evaluation import Report, silent
 from aem.io import read_tensors, write_atomically, write_json
 from aem.model import AEM
 from aem.plots import save_figure
 from aem.provenance import provenance
+from aem.reporting import Report, silent
 from aem.reproduce import check_writable, training_summary
 from aem.training.checkpoint import Progress
 from aem.training.loop import choose_device, fit
