@@ -5,12 +5,12 @@ from typing import Annotated, Any
 
 import typer
 
-LARGEST_SEED = 2**31 - 1  # scikit-learn takes twice as many, and several are counted from one
+from aem.automatic import SEEDS
 
 
 def seed_option(help_text: str) -> Any:
     """A seed of anything drawn at random."""
-    return typer.Option(help=help_text, min=0, max=LARGEST_SEED, metavar="<int>")
+    return typer.Option(help=help_text, min=0, max=SEEDS - 1, metavar="<int>")
 
 
 Preset = Annotated[
