@@ -231,3 +231,40 @@ def test_context_is_needed_exactly_where_the_model_has_one(conditional: AEM) -> 
             conditional(rows(4, wrong)).log_prob(rows(4, 3))
     with pytest.raises(AemError, match=r"context has 2 columns, .* built for 0"):
         AEM(small(features=3)).eval()(torch.zeros(4, 2)).log_prob(torch.zeros(4, 3))
+
+
+def test_the_past_may_be_read_without_fourier_features(
+    randomise: Callable[[nn.Module], None],
+) -> None:
+    """Other frequencies change a density through the energy; the proposal then knows none."""
+    proposals, scores = [], []
+    x = rows(10, 3)
+    for scale in (1.0, 2.0):
+        torch.manual_seed(0)
+        aem = AEM(
+            small(features=3, fourier_past=False),
+            frequencies=scale * torch.tensor([[1.0, 5.0]] * 3),
+        )
+        randomise(aem)
+        aem = aem.double().eval()
+        assert aem.arnn.initial.in_features == 3
+        proposals.append(aem.conditionals(x).proposal.log_prob(x[..., None]))
+        scores.append(aem().log_prob(x))
+    assert torch.equal(*proposals)
+    assert not torch.isclose(*scores).any()
+
+
+def test_a_model_that_reads_bare_values_samples_what_it_scores(
+    randomise: Callable[[nn.Module], None],
+) -> None:
+    """Column by column, as sampling goes, it has the conditionals of one pass over the row."""
+    aem = AEM(small(features=3, fourier_past=False), frequencies=torch.rand(3, 2) * 3)
+    randomise(aem)
+    aem = aem.double().eval()
+    x = rows(10, 3)
+    at_once = aem.conditionals(x).proposal.log_prob(x[..., None])[..., 0]
+    sequence = aem.sequence(10)
+    for d in range(3):
+        one = sequence.next().proposal.log_prob(x[:, d, None])[..., 0]
+        torch.testing.assert_close(one.reshape(-1), at_once[:, d], rtol=1e-10, atol=1e-10)
+        sequence.push(x[:, d])

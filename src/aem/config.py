@@ -43,6 +43,9 @@ class ModelConfig:
     bounds: tuple[tuple[float, float], ...] = ()  # uniform proposal: (low, high) a column
     # Fourier features of each scalar, 0 for none; their frequencies come from the data
     frequencies: int = 8
+    # Whether the autoregressive network reads them as well, or the bare values of the past: with
+    # many columns the features of all of them are much to overfit with.
+    fourier_past: bool = True
     # (origin, step) a column: values lie on origin + step · k, a step of zero means anywhere
     lattice: tuple[tuple[float, float], ...] = ()
 

@@ -75,7 +75,7 @@ class AEM(nn.Module):
         self.register_buffer("residual_frequencies", residual, persistent=False)
         self.head = self._make_head()
         self.arnn = ResMADE(
-            self.embedding,
+            self.embedding if config.fourier_past else FourierFeatures(frequencies[:, :0]),
             self.head.size + config.gamma,
             hidden=config.hidden,
             blocks=config.blocks,
