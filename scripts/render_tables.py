@@ -99,7 +99,7 @@ def trials(name: str) -> str:
     keys = [
         key
         for key in dict.fromkeys(k for c in configs for k in c)
-        if len({json.dumps(c.get(key)) for c in configs}) > 1
+        if len({json.dumps(c.get(key)) for c in configs}) > 1 and key != "train.validate_every"
     ]
     scores = [
         t.get("mixture_validation_log_prob", t.get("validation_log_prob")) for t in record["trials"]
@@ -124,6 +124,7 @@ def trials(name: str) -> str:
 TABLES = {
     "small_tables": small_tables,
     "full_tables": full_tables,
+    "trials_bsds300": lambda: trials("bsds300"),
     "trials_gas_10k": lambda: trials("gas-10k"),
     "trials_hepmass_5k": lambda: trials("hepmass-5k"),
     "trials_hepmass_5k_proposal": lambda: trials("hepmass-5k-proposal"),
