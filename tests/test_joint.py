@@ -12,7 +12,7 @@ from aem.automatic import _ladders, choose_mixture
 from aem.config import ModelConfig, TrainConfig
 from aem.joint import JointMixture, Rows, central_rows, fit_mixture
 from aem.model import AEM
-from aem.proposal_training import proposal_score, standardised, train_proposal
+from aem.proposal_training import proposal_score, train_proposal
 from aem.reporting import silent
 
 K, D = 3, 4
@@ -101,7 +101,7 @@ def test_a_proposal_trained_alone_gains_on_unseen_rows(joint: JointMixture) -> N
     x += 0.1 * rng.normal(size=x.shape)
     model = anchored(joint, memory=False)
     energy = {k: v.clone() for k, v in model.energy.state_dict().items()}
-    unseen = standardised(model, x[500:], torch.device("cpu"))
+    unseen = model.standardise(torch.from_numpy(x[500:]))
     before = proposal_score(model, unseen)
     config = TrainConfig(
         steps=60, batch_size=64, learning_rate=1e-2, validate_every=20, device="cpu"

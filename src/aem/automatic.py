@@ -30,7 +30,7 @@ from aem.joint import JointMixture, Rows, fit_mixture
 from aem.lens import Lens, crowding, lenses_for, log_slopes, through
 from aem.model import AEM
 from aem.nn.features import LOWEST_FREQUENCY, supported_frequency
-from aem.proposal_training import proposal_score, standardised, train_proposal
+from aem.proposal_training import proposal_score, train_proposal
 from aem.reporting import Report, silent
 from aem.table import check_table
 from aem.training.checkpoint import Progress
@@ -236,9 +236,7 @@ def _anchored(
         places = torch.special.ndtri((torch.arange(copies) + 0.5) / copies)
         with torch.no_grad():
             _, shift, stretch = (
-                model.arnn.final.bias.view(train.shape[1], -1)[:, : 3 * components]
-                .view(-1, 3, components)[..., :-1]
-                .unbind(1)
+                model.arnn.biases()[:, : 3 * components].view(-1, 3, components)[..., :-1].unbind(1)
             )
             shift.copy_(places.repeat(len(joint.log_weights) // copies))
             stretch.fill_(math.log(SCALE_OF_COPIES))
@@ -405,7 +403,7 @@ def _train(
     """
     device = choose_device(plan.energy.device)
     mixture.to(device).eval()
-    unseen = standardised(mixture, validation, device)
+    unseen = mixture.standardise(torch.from_numpy(validation))
     alone = best = proposal_score(mixture, unseen) + log_volume
     model, first, scores = mixture, Progress(), []
     for candidate in models:

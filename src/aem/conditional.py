@@ -32,7 +32,7 @@ class Conditional:
         conditionals: Conditionals,
         *,
         value: Float[Tensor, " N"],
-        shift: Float[Tensor, ""],
+        shift: Float[Tensor, " N"],
         scale: Float[Tensor, ""],
         groups: Int[Tensor, " N"],
         shape: torch.Size,
@@ -63,6 +63,9 @@ class Conditional:
             grid.double().to(self._value.device).expand(*self.shape, -1).reshape(-1, grid.shape[-1])
         )
 
+    def _standardised(self, grid: Tensor) -> Float[Tensor, "N G"]:
+        return (self._spread(grid) - self._shift[:, None]) / self._scale
+
     def _shaped(self, result: Float[Tensor, "N G"]) -> Float[Tensor, "*B G"]:
         return result.reshape(*self.shape, result.shape[-1])
 
@@ -79,7 +82,7 @@ class Conditional:
     @torch.no_grad()
     def log_density(self, grid: Float[Tensor, "*G"]) -> Float[Tensor, "*H"]:
         """Log density at each point of the grid."""
-        z = (self._spread(grid) - self._shift) / self._scale
+        z = self._standardised(grid)
         log_z = self._normalizer.log_z[self._groups]
         log_p = self._all.log_unnormalized(z) - log_z[:, None] - self._scale.log()
         return self._shaped(log_p)
@@ -91,13 +94,13 @@ class Conditional:
     @torch.no_grad()
     def log_proposal(self, grid: Float[Tensor, "*G"]) -> Float[Tensor, "*H"]:
         """Log density of the proposal."""
-        z = (self._spread(grid) - self._shift) / self._scale
+        z = self._standardised(grid)
         return self._shaped(self._all.proposal.log_prob(z) - self._scale.log())
 
     @torch.no_grad()
     def cdf(self, grid: Float[Tensor, "*G"]) -> Float[Tensor, "*H"]:
         """Probability of lying below each point of the grid."""
-        z = (self._spread(grid) - self._shift) / self._scale
+        z = self._standardised(grid)
         t = self._cdf.chart.select(self._groups).coordinate(z)
         problem = self._groups.repeat_interleave(z.shape[1])
         return self._shaped(self._cdf.at_coordinate(t.reshape(-1), problem).reshape(z.shape))
@@ -111,7 +114,7 @@ class Conditional:
         problem = self._groups.repeat_interleave(p.shape[1])
         t = self._cdf.coordinate_at(p.reshape(-1), problem).reshape(p.shape)
         z = self._cdf.chart.select(self._groups).point(t)
-        return self._shaped(self._shift + self._scale * z)
+        return self._shaped(self._shift[:, None] + self._scale * z)
 
     def pit(self) -> Float[Tensor, "*B"]:
         """F(x_d | x_<d) of the rows' own values: uniform if the model is right."""
@@ -163,7 +166,8 @@ class Conditional:
     @torch.no_grad()
     def mean(self) -> Float[Tensor, "*B"]:
         """Expectation."""
-        return (self._shift + self._scale * self._moments[0])[self._groups].reshape(self.shape)
+        own = self._moments[0][self._groups]
+        return (self._shift + self._scale * own).reshape(self.shape)
 
     @torch.no_grad()
     def variance(self) -> Float[Tensor, "*B"]:
@@ -183,7 +187,9 @@ class Conditional:
         if not 0 < mass < 1:
             raise AemError(f"the mass of a region must lie between 0 and 1, not {mass}")
         regions = [
-            self._shift + self._scale * highest_density_region(self._cdf, problem, mass)
+            self._scale * highest_density_region(self._cdf, problem, mass)
             for problem in range(len(self._cdf.count))
         ]
-        return [regions[g] for g in self._groups.tolist()]
+        return [
+            shift + regions[g] for shift, g in zip(self._shift, self._groups.tolist(), strict=True)
+        ]

@@ -21,10 +21,13 @@ class ModelConfig:
 
     features: int = 0
     context_features: int = 0
+    # Whether the networks see columns less their regressions on those before (`aem.whitening`).
+    whiten: bool = False
     # autoregressive network
+    network: Literal["resmade", "transformer"] = "resmade"
     hidden: int = 256
     blocks: int = 4
-    activation: Literal["relu", "tanh"] = "relu"
+    activation: Literal["relu", "tanh"] = "relu"  # of ResMADE
     dropout: float = 0.0
     gamma: int = 64  # width of the context vector γ
     # energy network
@@ -59,6 +62,11 @@ class ModelConfig:
                 raise AemError(f"{name} must lie in [0, 1), not {getattr(self, name)}")
         if self.proposal == "uniform" and not self.bounds:
             raise AemError("proposal 'uniform' needs bounds, a (low, high) pair for each column")
+        if self.whiten and (self.proposal == "uniform" or self.lattice):
+            raise AemError(
+                "whiten needs columns without bounds or steps of their own: with a uniform proposal "
+                "or a lattice there is nothing to whiten"
+            )
         if self.energy_input == "residual" and self.proposal == "uniform":
             raise AemError("energy_input 'residual' needs a proposal that varies, not 'uniform'")
 

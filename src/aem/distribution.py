@@ -123,13 +123,14 @@ class AEMDistribution(Distribution):
         z = model.standardise(rows.double())
         context = model.standardise_context(None if context is None else context.double())
         every = model.conditionals(z, context).flatten()
+        centre = model.centre(rows.double())
         features = z.shape[1]
         index = torch.arange(len(z), device=z.device) * features
         return [
             Conditional(
                 every.select(index + d),
                 value=rows[:, d].double(),
-                shift=model.shift[d],
+                shift=centre[:, d],
                 scale=model.scale[d],
                 groups=groups,
                 shape=shape,
@@ -160,8 +161,7 @@ class AEMDistribution(Distribution):
         model = self._double
         context = model.standardise_context(self._doubled(context))
         z = sampling.invert(model, u.double(), context, Quadrature())
-        x = model.shift + model.scale * z
-        return x.reshape(shape + self.event_shape).to(value.dtype)
+        return model.in_units(z).reshape(shape + self.event_shape).to(value.dtype)
 
     @staticmethod
     def _doubled(context: Tensor | None) -> Tensor | None:
@@ -190,4 +190,4 @@ class AEMDistribution(Distribution):
             z = sampling.draw(model, shape.numel(), model.standardise_context(context), method)
         finally:
             model.train(was_training)
-        return (model.shift + model.scale * z).reshape(shape + self.event_shape)
+        return model.in_units(z).reshape(shape + self.event_shape)

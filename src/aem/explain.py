@@ -146,7 +146,7 @@ def _conditionals(table: TableModel, x: Array) -> tuple[Array, Array]:
         mass = z.diff(dim=-1) * 0.5 * (height[:, 1:] + height[:, :-1])
     mass = mass / mass.sum(-1, keepdim=True)
     shape = (*x.shape, -1)
-    grid = _numpy(z.reshape(shape) * model.scale[:, None] + model.shift[:, None])
+    grid = _numpy(z.reshape(shape) * model.scale[:, None] + model.centre(rows)[..., None])
     for d, lens in table.lenses.items():
         grid[:, d] = lens.inverse(grid[:, d])
     return grid, _numpy(mass.reshape(shape))

@@ -103,12 +103,6 @@ def estimate_log_z(
     return Estimated(first - math.log(samples), 0.5 * relative_variance.clamp_min(0))
 
 
-def standardised(model: AEM, x: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
-    """Rows as the networks see them; the subtraction is done in float64, before rounding."""
-    shift, scale = model.shift.double(), model.scale.double()
-    return ((x.to(shift.device).double() - shift) / scale).to(model.shift.dtype)
-
-
 def rows_within(memory: int, model: AEM, samples: int) -> int:
     """How many rows to treat together: fewer where each brings more nodes."""
     per_node = 8 * (4 * model.config.energy_hidden + 8 * model.config.components)
@@ -130,7 +124,7 @@ def importance_scores(
     """Estimate the log density of each row with S nodes a conditional, independent between rows."""
     if samples < 1:
         raise AemError(f"importance sampling needs at least one sample, not {samples}")
-    z = standardised(model, x)
+    z = model.standardise(x)
     context = model.standardise_context(context)
     generator = generator_for(seed, z.device)
     log_scale = model.scale.double().log()

@@ -31,7 +31,6 @@ from aem.importance import (
     random_uniforms,
     ranges,
     rows_within,
-    standardised,
 )
 from aem.model import AEM
 from aem.normalizers import nodes_within
@@ -108,7 +107,7 @@ def log_components(
 
     The energies are what costs; once a node has its weight, M kernels are as good as free.
     """
-    z = standardised(model, x)
+    z = model.standardise(x)
     context = model.standardise_context(context)
     d = z.shape[1]
     uniforms = random_uniforms(

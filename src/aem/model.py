@@ -16,20 +16,24 @@ from aem.distribution import AEMDistribution
 from aem.errors import AemError
 from aem.nn.energy import EnergyNetwork
 from aem.nn.features import FourierFeatures, choose_frequencies, residual_frequencies
-from aem.nn.incremental import IncrementalResMADE
+from aem.nn.incremental import incremental
 from aem.nn.resmade import ResMADE
+from aem.nn.transformer import CausalTransformer
 from aem.proposals import GaussianMixture, MixtureHead, UniformHead
 from aem.table import check_table
+from aem.whitening import regressions
 
 
 class AEM(nn.Module):
     """An autoregressive energy machine over D columns, in the units of the data.
 
-    Networks see standardised values z = (x − shift) / scale; both buffers are part of the model.
+    Networks see standardised values z = (x − centre) / scale. The centre of a column is its shift
+    or, in a whitened model, its regression on the columns before. All of it is part of the model.
     """
 
     shift: Tensor
     scale: Tensor
+    slopes: Tensor | None
     context_shift: Tensor
     context_scale: Tensor
     origins: Tensor
@@ -42,6 +46,7 @@ class AEM(nn.Module):
         *,
         shift: Float[Tensor, " D"] | None = None,
         scale: Float[Tensor, " D"] | None = None,
+        slopes: Float[Tensor, "D D"] | None = None,
         context_shift: Float[Tensor, " Q"] | None = None,
         context_scale: Float[Tensor, " Q"] | None = None,
         frequencies: Float[Tensor, "D F"] | None = None,
@@ -57,6 +62,9 @@ class AEM(nn.Module):
         self.columns = tuple(columns) or tuple(f"x{i + 1}" for i in range(d))
         self.register_buffer("shift", torch.zeros(d) if shift is None else shift)
         self.register_buffer("scale", torch.ones(d) if scale is None else scale)
+        if slopes is None and config.whiten:
+            slopes = torch.zeros(d, d)
+        self.register_buffer("slopes", slopes)
         self.register_buffer(
             "context_shift", torch.zeros(q) if context_shift is None else context_shift
         )
@@ -74,15 +82,7 @@ class AEM(nn.Module):
         residual = torch.from_numpy(residual_frequencies(config.frequencies)).float()
         self.register_buffer("residual_frequencies", residual, persistent=False)
         self.head = self._make_head()
-        self.arnn = ResMADE(
-            self.embedding if config.fourier_past else FourierFeatures(frequencies[:, :0]),
-            self.head.size + config.gamma,
-            hidden=config.hidden,
-            blocks=config.blocks,
-            activation=config.activation,
-            dropout=config.dropout,
-            context_features=q,
-        )
+        self.arnn = self._make_arnn(frequencies)
         self.energy = EnergyNetwork(
             self.embedding.width,
             config.gamma,
@@ -92,11 +92,11 @@ class AEM(nn.Module):
             dropout=config.energy_dropout,
         )
         with torch.no_grad():
-            bias = self.arnn.final.bias.view(d, -1)
+            bias = self.arnn.biases()
             bias[:, : self.head.size] += self.head.initial_bias()
             if isinstance(self.head, AnchoredHead):
                 # Exactly the anchor at first: nothing changed, and a flat energy.
-                self.arnn.final.weight.view(d, self.arnn.outputs, -1)[:, : self.head.size] = 0
+                self.arnn.silence(self.head.size)
                 bias[:, : self.head.size] = 0
                 self.energy.final.weight.zero_()
 
@@ -113,6 +113,29 @@ class AEM(nn.Module):
         dtype = self.shift.dtype
         return UniformHead(((low - shift) / scale).to(dtype), ((high - shift) / scale).to(dtype))
 
+    def _make_arnn(self, frequencies: Float[Tensor, "D F"]) -> ResMADE | CausalTransformer:
+        config = self.config
+        embedding = self.embedding if config.fourier_past else FourierFeatures(frequencies[:, :0])
+        outputs = self.head.size + config.gamma
+        if config.network == "transformer":
+            return CausalTransformer(
+                embedding,
+                outputs,
+                hidden=config.hidden,
+                blocks=config.blocks,
+                dropout=config.dropout,
+                context_features=config.context_features,
+            )
+        return ResMADE(
+            embedding,
+            outputs,
+            hidden=config.hidden,
+            blocks=config.blocks,
+            activation=config.activation,
+            dropout=config.dropout,
+            context_features=config.context_features,
+        )
+
     @classmethod
     def for_data(
         cls,
@@ -123,7 +146,10 @@ class AEM(nn.Module):
     ) -> "AEM":
         """A fresh model whose standardisation and frequencies fit the training rows."""
         x = check_table(x, columns=columns, for_fitting=True)
-        shift, scale = x.mean(0), x.std(0)
+        shift, scale, slopes = x.mean(0), x.std(0), None
+        if config.whiten:
+            coefficients, scale = regressions(x)
+            slopes = torch.from_numpy(coefficients).float()
         context_shift = context_scale = None
         q = 0
         if context is not None:
@@ -133,21 +159,53 @@ class AEM(nn.Module):
             q = context.shape[1]
             context_shift = torch.from_numpy(context.mean(0)).float()
             context_scale = torch.from_numpy(context.std(0)).float()
-        frequencies = choose_frequencies((x - shift) / scale, config.frequencies)
         fields = {**config.__dict__, "features": x.shape[1], "context_features": q}
-        return cls(
+        model = cls(
             ModelConfig(**fields),
             shift=torch.from_numpy(shift).float(),
             scale=torch.from_numpy(scale).float(),
+            slopes=slopes,
             context_shift=context_shift,
             context_scale=context_scale,
-            frequencies=torch.from_numpy(frequencies).float(),
             columns=columns,
         )
+        if config.frequencies:
+            z = model.standardise(torch.from_numpy(x)).numpy()
+            ladders = torch.from_numpy(choose_frequencies(z, config.frequencies))
+            model.embedding.frequencies.copy_(ladders)
+        return model
 
     def standardise(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
-        """From the units of the data to what the networks see."""
-        return (x - self.shift) / self.scale
+        """From the units of the data to what the networks see; float64 until the last rounding."""
+        x = x.double()
+        return ((x - self.centre(x)) / self.scale.to(x)).to(self.shift)
+
+    def centre(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        """Where each column stands for rows with such columns before it, in the units of the data."""
+        shift = self.shift.to(x)
+        if self.slopes is None:
+            return shift.expand_as(x)
+        return shift + (x - shift) @ self.slopes.to(x).T
+
+    def in_units(self, z: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        """Back from what the networks see to the units of the data."""
+        return self.shift + self._from_means(z)
+
+    @property
+    def deviations(self) -> Float[Tensor, " D"]:
+        """Of the columns themselves."""
+        return self._from_means(torch.eye(len(self.scale)).to(self.scale)).square().sum(0).sqrt()
+
+    def _from_means(self, z: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        left = self.scale * z
+        if self.slopes is None:
+            return left
+        factor = torch.eye(len(self.scale)).to(self.slopes) - self.slopes
+        rows = left.reshape(-1, len(self.scale)).T
+        solved: Tensor = torch.linalg.solve_triangular(
+            factor, rows, upper=False, unitriangular=True
+        )
+        return solved.T.reshape(z.shape)
 
     def standardise_context(
         self, context: Float[Tensor, "*B Q"] | None
@@ -230,7 +288,7 @@ class ConditionalSequence:
 
     def __init__(self, model: AEM, rows: int, context: Tensor | None) -> None:
         self.model = model
-        self.state = IncrementalResMADE(model.arnn, rows, context)
+        self.state = incremental(model.arnn, rows, context)
         self.past = model.shift.new_zeros(rows, model.config.features)
 
     def next(self) -> Conditionals:

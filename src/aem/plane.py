@@ -39,13 +39,14 @@ def plane_density(
     device = exact.shift.device
     centres = (torch.arange(points, dtype=torch.float64, device=device) + 0.5) / points
     x, y = (low + (high - low) * centres for low, high in bounds)
-    zx = (x - exact.shift[0]) / exact.scale[0]
-    zy = (y - exact.shift[1]) / exact.scale[1]
     # The conditionals of x2 depend on x1 alone: any x2 will do.
-    rows = exact.conditionals(torch.stack((zx, torch.zeros_like(zx)), -1)).flatten()
+    line = torch.stack((x, torch.zeros_like(x)), -1)
+    z, centre = exact.standardise(line), exact.centre(line)[:, 1:]
+    zx, zy = z[:, 0], (y - centre) / exact.scale[1]
+    rows = exact.conditionals(z).flatten()
     index = torch.arange(0, 2 * points, 2, device=device)
     log_p, log_q = [], []
-    for chosen, nodes in ((index[:1], zx[None, :]), (index + 1, zy.expand(points, points))):
+    for chosen, nodes in ((index[:1], zx[None, :]), (index + 1, zy)):
         conditionals = rows.select(chosen)
         log_z = normalizer(conditionals, Quadrature(), tolerance=tolerance).log_z
         q = conditionals.proposal.log_prob(nodes.contiguous())

@@ -37,12 +37,6 @@ def proposal_score(model: AEM, z: Float[Tensor, "N D"]) -> float:
     return total / len(z) - float(model.scale.double().log().sum())
 
 
-def standardised(model: AEM, x: NDArray[np.float64], device: torch.device) -> Float[Tensor, "N D"]:
-    """Rows as the networks see them."""
-    shift, scale = model.shift.double().cpu().numpy(), model.scale.double().cpu().numpy()
-    return torch.from_numpy((x - shift) / scale).to(device, model.shift.dtype)
-
-
 def train_proposal(
     model: AEM,
     train: NDArray[np.float64],
@@ -58,7 +52,7 @@ def train_proposal(
     """
     device = choose_device(config.device)
     model.to(device).train()
-    rows, unseen = (standardised(model, x, device) for x in (train, validation))
+    rows, unseen = (model.standardise(torch.from_numpy(x)) for x in (train, validation))
     untrained = copy.deepcopy(model.state_dict())
     average = copy.deepcopy(model).eval().requires_grad_(False)
     descent = Descent(model, average, config)

@@ -75,7 +75,7 @@ def blocks(model: "AEM", rows: int, memory: int) -> Iterator[slice]:
     config = model.config
     outputs = model.head.size + config.gamma + config.energy_hidden
     width = 1 + 2 * config.frequencies
-    numbers = config.features * (3 * width + 4 * outputs) + 6 * config.hidden
+    numbers = config.features * (3 * width + 4 * outputs) + model.arnn.numbers_a_row
     size = max(memory // (8 * numbers), 1)
     # An empty table is one empty block.
     return (slice(start, start + size) for start in range(0, max(rows, 1), size))

@@ -164,20 +164,20 @@ class TableModel:
             if d in bounded:
                 z = self._redraw(bounded[d], conditional, z, d)
             sequence.push(z)
-            drawn.append(self._in_units(z, d))
-        return np.stack(drawn, -1)
-
-    def _in_units(self, z: Tensor, d: int) -> Array:
-        """Values of one column from standardised ones."""
-        near: Array = (self.model.shift[d] + self.model.scale[d] * z).double().cpu().numpy()
-        lens = self.lenses.get(d)
-        return near + float(self.offsets[d]) if lens is None else lens.inverse(near)
+            drawn.append(z)
+        rows: Array = model.in_units(torch.stack(drawn, -1)).double().cpu().numpy() + self.offsets
+        for d, lens in self.lenses.items():
+            rows[:, d] = lens.inverse(rows[:, d])
+        return rows
 
     def _redraw(self, column: Discrete, conditional: Conditionals, z: Tensor, d: int) -> Tensor:
         """Values beyond those seen are as rare as the score says."""
         within = torch.rand_like(z) >= column.beyond
         for _ in range(MOST_REDRAWS):
-            seen = torch.from_numpy(column.within(self._in_units(z, d))).to(z.device)
+            # Discrete columns have neither lens nor regression.
+            value = (self.model.shift[d] + self.model.scale[d] * z).double().cpu().numpy()
+            known = column.within(value + self.offsets[d])
+            seen = torch.from_numpy(known).to(z.device)
             wrong = (seen != within).nonzero()[:, 0]
             if not len(wrong):
                 break

@@ -11,6 +11,7 @@ side.
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from aem.anchored import AnchoredHead
@@ -51,7 +52,7 @@ def _looks(table: TableModel, x: Array) -> Array:
     if not isinstance(model.head, AnchoredHead):
         raise TypeError("a detector's density starts from a mixture")
     joint = model.head.joint()
-    z = (x - model.shift.cpu().numpy()) / model.scale.cpu().numpy()
+    z = model.standardise(torch.from_numpy(x)).cpu().numpy()
     return np.stack(
         (table.score(x).total, joint.blurred(BLUR).log_prob(z), joint.by_column(z).sum(1)), axis=1
     )

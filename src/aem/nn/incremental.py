@@ -1,9 +1,12 @@
-"""ResMADE one feature at a time: all D steps together cost about one forward pass.
+"""Autoregressive networks one feature at a time: all D steps together cost about one forward pass.
 
-Hidden units are sorted by degree, so when x_d becomes known exactly the units of degree d become
-computable in every layer, and they read only units that are known already. Each unit is computed
-once. A plain sampler runs the whole network D times instead.
+ResMADE's hidden units are sorted by degree, so when x_d becomes known exactly the units of degree d
+become computable in every layer, and they read only units that are known already. A Transformer's
+tokens keep their keys and values for those to come. Each unit, each token, is computed once. A plain
+sampler runs the whole network D times instead.
 """
+
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -13,10 +16,71 @@ from torch.nn import functional as F
 from aem.nn.features import REACH, fourier_features
 from aem.nn.masks import hidden_degrees
 from aem.nn.resmade import ResMADE
+from aem.nn.transformer import CausalTransformer
+
+
+@runtime_checkable
+class Incremental(Protocol):
+    """Call `outputs()` for the next feature's parameters, then `push(x_d)`, D times (evaluation)."""
+
+    known: int  # features pushed so far
+
+    def outputs(self) -> Float[Tensor, "B O"]:
+        """Parameters of the next conditional."""
+
+    def push(self, x: Float[Tensor, " B"]) -> None:
+        """Make the next feature known."""
+
+
+def incremental(
+    network: ResMADE | CausalTransformer, rows: int, context: Float[Tensor, "B Q"] | None = None
+) -> Incremental:
+    """A network's conditionals one after the other."""
+    if isinstance(network, ResMADE):
+        return IncrementalResMADE(network, rows, context)
+    return IncrementalTransformer(network, rows, context)
+
+
+class IncrementalTransformer:
+    """A token a feature; keys and values of those before are kept."""
+
+    def __init__(
+        self, network: CausalTransformer, rows: int, context: Float[Tensor, "B Q"] | None = None
+    ) -> None:
+        self.network, self.known = network, 0
+        stand = network.stand(context, rows).expand(rows, -1, -1)
+        self.tokens = [token[:, None] for token in stand.unbind(1)]
+        width = network.hidden
+        self.kept = [
+            stand.new_empty(2, rows, block.heads, network.features, width // block.heads)
+            for block in network.causal_blocks()
+        ]
+        self.emitted = self._advance(self.tokens[0])
+
+    def outputs(self) -> Float[Tensor, "B O"]:
+        """Parameters of the next conditional."""
+        return self.emitted
+
+    def push(self, x: Float[Tensor, " B"]) -> None:
+        """Make the next feature known."""
+        read = self.network.read(x[:, None], self.known)
+        self.known += 1
+        if self.known < self.network.features:
+            self.emitted = self._advance(self.tokens[self.known] + read)
+
+    def _advance(self, h: Float[Tensor, "B 1 H"]) -> Float[Tensor, "B O"]:
+        """One more token through every block."""
+        here = self.known
+        for block, kept in zip(self.network.causal_blocks(), self.kept, strict=True):
+            query, key, value = block.projected(h)
+            kept[0, :, :, here : here + 1], kept[1, :, :, here : here + 1] = key, value
+            known = kept[:, :, :, : here + 1]
+            h = block.finish(h, F.scaled_dot_product_attention(query, known[0], known[1]))
+        return self.network.emit(h, here)[:, 0]
 
 
 class IncrementalResMADE:
-    """Call `outputs()` for the next feature's parameters, then `push(x_d)`, D times (evaluation)."""
+    """Units of one degree after the other."""
 
     def __init__(
         self, network: ResMADE, rows: int, context: Float[Tensor, "B Q"] | None = None

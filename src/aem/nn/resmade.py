@@ -4,9 +4,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from aem.errors import AemError
 from aem.kernels import applied, fuses_resmade
 from aem.nn.blocks import ResidualBlock, activation_named
+from aem.nn.contexts import check_context
 from aem.nn.features import REACH, FourierFeatures
 from aem.nn.masks import MaskedLinear, hidden_degrees
 
@@ -55,6 +55,19 @@ class ResMADE(nn.Module):
             for _ in range(blocks + 1 if context_features else 0)
         )
 
+    @property
+    def numbers_a_row(self) -> int:
+        """About what a pass holds at a time for each row."""
+        return 6 * self.final.in_features
+
+    def biases(self) -> Float[Tensor, "D O"]:
+        """What each conditional's outputs are shifted by."""
+        return self.final.bias.view(self.features, self.outputs)
+
+    def silence(self, count: int) -> None:
+        """Make the first outputs of every conditional constants."""
+        self.final.weight.view(self.features, self.outputs, -1)[:, :count] = 0
+
     def residual_blocks(self) -> list[ResidualBlock]:
         """The blocks under their own type."""
         return [block for block in self.blocks if isinstance(block, ResidualBlock)]
@@ -63,17 +76,9 @@ class ResMADE(nn.Module):
         self, context: Float[Tensor, "B Q"] | None, batch: int
     ) -> list[Tensor | None]:
         """What the conditioning vector adds to the projection and to each block."""
-        if self.context_features == 0:
-            if context is not None:
-                raise AemError("this model was built without a context but was given one")
-            return [None] * (len(self.blocks) + 1)
+        check_context(context, self.context_features, batch)
         if context is None:
-            raise AemError(f"this model needs a context of {self.context_features} numbers a row")
-        if context.shape != (batch, self.context_features):
-            raise AemError(
-                f"the context has shape {tuple(context.shape)}, "
-                f"this model needs {(batch, self.context_features)}"
-            )
+            return [None] * (len(self.blocks) + 1)
         return [layer(context) for layer in self.context_layers]
 
     def forward(

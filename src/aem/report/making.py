@@ -78,7 +78,7 @@ def _origin(about: dict[str, Any], path: Path) -> Rows:
 
 def _columns(table: TableModel) -> list[dict[str, Any]]:
     discrete = {column.column: column for column in table.discrete}
-    shift, scale = table.exact.shift.tolist(), table.exact.scale.tolist()
+    shift, scale = table.exact.shift.tolist(), table.exact.deviations.tolist()
     records = []
     for d, name in enumerate(table.columns):
         own = discrete.get(name)

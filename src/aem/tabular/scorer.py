@@ -60,7 +60,7 @@ class Scorer:
         """ResMADE-MoG: the proposal alone."""
         parts = []
         for member, exact in zip(self.members, self.exact, strict=True):
-            z = exact.standardise(member.arrange(x).double())
+            z = exact.standardise(member.arrange(x))
             log_q = exact.conditionals(z).proposal.log_prob(z[..., None])[..., 0]
             parts.append((log_q - exact.scale.log()).sum(-1) + member.log_volume(x))
         return {"log_prob": mixture_log_prob(torch.stack(parts))}

@@ -24,6 +24,7 @@ from aem.training.run import Run, Validation
 from aem.training.steps import captured_on_gpu
 
 VALIDATION_NODES = 100
+BLOCK = 2**16  # rows standardised together
 
 
 def choose_device(name: str) -> torch.device:
@@ -93,8 +94,8 @@ def fit(
     if folder is not None:
         make_folder(folder)
     model.to(device).train()
-    rows = _prepare(model, train, "training data", device)
-    held_out = _prepare(model, validation, "validation data", device)
+    rows = _prepare(model, train, "training data")
+    held_out = _prepare(model, validation, "validation data")
     row_context = _prepare_context(model, context, len(train), device)
     held_out_context = _prepare_context(model, validation_context, len(validation), device)
 
@@ -145,16 +146,15 @@ def fit(
     return progress
 
 
-def _prepare(
-    model: AEM, values: NDArray[np.floating], what: str, device: torch.device
-) -> Float[Tensor, "N D"]:
+def _prepare(model: AEM, values: NDArray[np.floating], what: str) -> Float[Tensor, "N D"]:
     table = check_table(values, columns=model.columns, features=model.config.features, what=what)
     if not len(table):
         raise AemError(f"the {what} has no rows")
     if model.config.proposal == "uniform":
         _refuse_outside(table, model, what)
-    shift, scale = model.shift.double().cpu().numpy(), model.scale.double().cpu().numpy()
-    return torch.from_numpy((table - shift) / scale).to(device, model.shift.dtype)
+    # Block by block: a copy of a large table in float64 is one too many.
+    parts = torch.from_numpy(table).split(BLOCK)
+    return torch.cat([model.standardise(part) for part in parts])
 
 
 def _refuse_outside(table: NDArray[np.float64], model: AEM, what: str) -> None:

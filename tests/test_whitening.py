@@ -1,0 +1,192 @@
+"""A whitened model: the same distribution theory, on what each column adds to those before."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from aem import AEM, AemError, ModelConfig, TrainConfig
+from aem.io import load_model, save_model
+from aem.plane import plane_density
+from aem.training import fit
+from aem.whitening import regressions
+
+SMALL = ModelConfig(
+    whiten=True, hidden=16, blocks=1, gamma=4, energy_hidden=16, energy_blocks=1, components=3,
+    frequencies=2,
+)  # fmt: skip
+Array = NDArray[np.float64]
+
+
+def entangled(rows: int, features: int = 4) -> Array:
+    """Columns in several units that are nearly sums of those before."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(rows, features))
+    for d in range(1, features):
+        x[:, d] = 0.3 * x[:, d] + x[:, :d] @ rng.normal(size=d)
+    return x * 10.0 ** np.arange(-1, features - 1) + 7
+
+
+@pytest.fixture
+def model(randomise: Callable[[nn.Module], None]) -> AEM:
+    """Random weights in the place of trained ones, in float64."""
+    aem = AEM.for_data(SMALL, entangled(5000))
+    randomise(aem)
+    return aem.double().eval()
+
+
+def rows_like_the_data(count: int) -> Tensor:
+    return torch.from_numpy(entangled(5000)[:count])
+
+
+def test_slopes_are_those_of_least_squares() -> None:
+    x = entangled(1000)
+    slopes, deviations = regressions(x)
+    centred = x - x.mean(0)
+    for d in range(1, 4):
+        expected, *_ = np.linalg.lstsq(centred[:, :d], centred[:, d], rcond=None)
+        np.testing.assert_allclose(slopes[d, :d], expected, rtol=1e-3)
+        left = centred[:, d] - centred[:, :d] @ expected
+        np.testing.assert_allclose(deviations[d], left.std(), rtol=1e-3)
+    assert not np.triu(slopes).any()
+
+
+def test_networks_see_uncorrelated_columns_of_unit_deviation() -> None:
+    x = entangled(5000)
+    z = AEM.for_data(SMALL, x).standardise(torch.from_numpy(x))
+    torch.testing.assert_close(torch.cov(z.T), torch.eye(4), rtol=0, atol=5e-3)
+
+
+def test_units_return(model: AEM) -> None:
+    x = rows_like_the_data(50).reshape(5, 10, 4)
+    torch.testing.assert_close(model.in_units(model.standardise(x)), x, rtol=1e-12, atol=1e-9)
+    torch.testing.assert_close(
+        model.deviations, torch.from_numpy(entangled(5000)).std(0, correction=0), rtol=1e-3, atol=0
+    )
+
+
+def test_the_centre_of_a_column_depends_on_those_before_alone(model: AEM) -> None:
+    x = rows_like_the_data(20)
+    for d in range(4):
+        other = x.clone()
+        other[:, d:] += 5
+        assert torch.equal(model.centre(x)[:, d], model.centre(other)[:, d])
+        if d:
+            other[:, 0] += 5
+            assert not torch.isclose(model.centre(x)[:, d], model.centre(other)[:, d]).any()
+
+
+def test_the_density_is_that_of_a_plain_model_of_what_the_networks_see(model: AEM) -> None:
+    """log p(x) = log p(z) − Σ log scale: the map is triangular."""
+    plain = AEM(ModelConfig(**{**model.config.__dict__, "whiten": False})).double().eval()
+    state = {k: v for k, v in model.state_dict().items() if k != "slopes"}
+    state["shift"], state["scale"] = torch.zeros(4), torch.ones(4)
+    plain.load_state_dict(state)
+    x = rows_like_the_data(30)
+    expected = plain().log_prob(model.standardise(x)) - model.scale.log().sum()
+    torch.testing.assert_close(model().log_prob(x), expected, rtol=1e-9, atol=1e-9)
+
+
+def test_a_plane_density_has_mass_one(randomise: Callable[[nn.Module], None]) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2000, 2))
+    x[:, 1] = 2 * x[:, 0] + 0.3 * x[:, 1]
+    aem = AEM.for_data(SMALL, x)
+    randomise(aem)
+    bounds = ((-12.0, 12.0), (-40.0, 40.0))
+    density = plane_density(aem.double().eval(), bounds, points=1200)
+    cell = 24 / 1200 * 80 / 1200
+    for log_density in (density.model, density.proposal):
+        assert np.exp(log_density).sum() * cell == pytest.approx(1, abs=2e-3)
+    column, row = 600, 610
+    point = torch.tensor([[density.x[column], density.y[row]]])
+    assert aem().log_prob(point).item() == pytest.approx(density.model[row, column], abs=2e-3)
+
+
+def test_cdf_and_its_inverse(model: AEM) -> None:
+    x = rows_like_the_data(20)
+    torch.testing.assert_close(model().icdf(model().cdf(x)), x, rtol=1e-5, atol=1e-5)
+
+
+def test_conditionals_are_in_the_units_of_the_data(model: AEM) -> None:
+    x = rows_like_the_data(6)
+    conditionals = model().conditionals(x)
+    total = sum(c.log_density(x[:, d, None])[:, 0] for d, c in enumerate(conditionals))
+    torch.testing.assert_close(total, model().log_prob(x), rtol=1e-6, atol=2e-3)
+    last = conditionals[-1]
+    levels = torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64)
+    torch.testing.assert_close(last.cdf(last.quantile(levels)), levels.expand(6, 3))
+    torch.testing.assert_close(last.pit(), model().cdf(x)[:, -1], rtol=0, atol=1e-4)
+    spread = float(model.scale[-1]) * 60
+    centre = model.centre(x)[:, -1:]
+    grid = centre + torch.linspace(-spread, spread, 20_001, dtype=torch.float64)
+    p = last.density(grid)
+    torch.testing.assert_close(last.mean(), torch.trapezoid(p * grid, grid), rtol=1e-5, atol=1e-3)
+    for row, region in enumerate(last.highest_density_regions(0.5)):
+        mass = sum(
+            float(last.cdf(high[None])[row, 0] - last.cdf(low[None])[row, 0])
+            for low, high in region
+        )
+        assert mass == pytest.approx(0.5, abs=1e-4)
+
+
+@pytest.mark.parametrize("method", ["exact", "inverse", "resample", "proposal"])
+def test_samples_have_the_table_s_correlations(method: str) -> None:
+    """With a flat energy and one Gaussian of unit deviation the model is the table's Gaussian."""
+    x = entangled(5000)
+    aem = AEM.for_data(ModelConfig(**{**SMALL.__dict__, "components": 1}), x)
+    with torch.no_grad():
+        aem.arnn.final.weight.zero_()
+        aem.energy.final.weight.zero_()
+        bias = aem.arnn.final.bias.view(4, -1)
+        bias[:, 1] = 0
+        bias[:, 2] = np.log(np.expm1(1 - SMALL.min_scale))
+    torch.manual_seed(0)
+    drawn = aem.eval()().sample((20_000,), method=method)
+    found = np.corrcoef(drawn.numpy().T)
+    np.testing.assert_allclose(found, np.corrcoef(x.T), atol=0.02)
+    np.testing.assert_allclose(drawn.numpy().std(0), x.std(0), rtol=0.03)
+
+
+def test_training_starts_where_the_regressions_are() -> None:
+    """A few steps suffice where columns nearly determine each other; a plain model needs many."""
+    x = entangled(4000, 8)
+    settings = TrainConfig(steps=60, batch_size=256, validate_every=60, learning_rate=3e-3)
+    covariance = np.cov(x[:3000].T)
+    best = -0.5 * (np.linalg.slogdet(covariance)[1] + 8 * (1 + np.log(2 * np.pi)))
+    scores = {}
+    for whiten in (True, False):
+        torch.manual_seed(0)
+        config = ModelConfig(**{**SMALL.__dict__, "whiten": whiten, "hidden": 32})
+        model = AEM.for_data(config, x[:3000])
+        scores[whiten] = fit(model, x[:3000], x[3000:], settings, quiet=True).best_score
+    assert scores[True] > best - 0.5
+    assert scores[True] > scores[False] + 2
+
+
+def test_a_whitened_model_returns_from_its_file(model: AEM, tmp_path: Path) -> None:
+    save_model(model, tmp_path / "model.safetensors")
+    x = rows_like_the_data(10)
+    loaded = load_model(tmp_path / "model.safetensors")
+    assert torch.equal(loaded().log_prob(x), model().log_prob(x))
+
+
+def test_columns_that_others_determine_leave_a_finite_model() -> None:
+    x = entangled(500)
+    x[:, 3] = x[:, 1] - 2 * x[:, 2]
+    aem = AEM.for_data(SMALL, x).eval()
+    assert bool(torch.isfinite(aem().log_prob(torch.from_numpy(x[:10]))).all())
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"proposal": "uniform", "bounds": ((0.0, 1.0),)}, {"lattice": ((0.0, 1.0),)}],
+    ids=["uniform", "lattice"],
+)
+def test_bounds_and_steps_of_columns_cannot_be_whitened(other: dict[str, object]) -> None:
+    with pytest.raises(AemError, match="whiten"):
+        ModelConfig(whiten=True, **other)  # type: ignore[arg-type]
