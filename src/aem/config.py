@@ -78,6 +78,9 @@ class TrainConfig:
     steps: int = 3000
     batch_size: int = 256
     learning_rate: float = 1e-3
+    rise: int = (
+        0  # steps in which the learning rate rises to that; a Transformer's first ones are rough
+    )
     warmup: int = 0  # steps that train the proposal alone
     nodes: int = 20  # S
     estimator: Literal["importance", "ranking"] = "ranking"
@@ -95,7 +98,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         _require_positive(self, "steps", "batch_size", "learning_rate", "validate_every")
         _require_not_negative(
-            self, "warmup", "clip", "weight_decay", "patience", "checkpoint_seconds", "seed"
+            self, "rise", "warmup", "clip", "weight_decay", "patience", "checkpoint_seconds", "seed"
         )
         if self.nodes < 2:
             raise AemError(f"nodes must be at least 2, not {self.nodes}")

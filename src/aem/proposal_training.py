@@ -61,7 +61,7 @@ def train_proposal(
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(config.seed)
         while progress.step < config.steps and not _exhausted(progress, config):
-            rate = cosine(progress.step, config.steps, config.learning_rate)
+            rate = cosine(progress.step, config.steps, config.learning_rate, config.rise)
             descent.schedule(rate, averaging_decay(progress.step, config.averaging))
             z = rows[batches.indices(progress.step)]
             loss = objective(model, z, None, config, proposal_only=True)

@@ -13,6 +13,12 @@ def test_cosine_falls_from_the_peak_to_zero() -> None:
     assert cosine(150, 100, 2e-3) == 0, "and stays there"
 
 
+def test_a_rate_may_rise_to_its_cosine() -> None:
+    risen = [cosine(step, 100, 2e-3, rise=10) / cosine(step, 100, 2e-3) for step in range(99)]
+    assert risen[:10] == pytest.approx([0.1 * k for k in range(1, 11)])
+    assert risen[10:] == pytest.approx([1] * 89)
+
+
 def test_early_averages_forget_faster() -> None:
     decays = [averaging_decay(step, 0.999) for step in range(20_000)]
     assert decays[0] == pytest.approx(0.1)

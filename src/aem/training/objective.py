@@ -62,7 +62,7 @@ class DensityStep(EagerStep):
 
     def set_schedule(self, step: int) -> None:
         """The learning rate and the averaging's decay."""
-        rate = cosine(step, self.config.steps, self.config.learning_rate)
+        rate = cosine(step, self.config.steps, self.config.learning_rate, self.config.rise)
         self.descent.schedule(rate, averaging_decay(step, self.config.averaging))
 
     def run(self, indices: Int[Tensor, " B"], phase: Hashable) -> Float[Tensor, ""]:
