@@ -149,3 +149,17 @@ def test_silenced_outputs_are_constants(randomise: Callable[[nn.Module], None]) 
         found = net(torch.randn(8, 3))
     assert torch.equal(found[..., :2], net.biases()[:, :2].expand(8, -1, -1))
     assert bool((found[..., 2:].std(0) > 0)[1:].all())
+
+
+def test_values_and_parameters_keep_their_digits_in_mixed_precision(
+    randomise: Callable[[nn.Module], None],
+) -> None:
+    """Without blocks between them, reading and emitting do not notice bfloat16."""
+    net = network(3, blocks=0)
+    randomise(net)
+    x = torch.randn(8, 3)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        mixed = net(x)
+    assert mixed.dtype == torch.float32
+    with torch.no_grad():
+        torch.testing.assert_close(mixed, net(x), rtol=1e-6, atol=1e-6)

@@ -20,6 +20,11 @@ WIDER = 4  # the inner layer of a block
 STEEPNESS = 4.0
 
 
+def _all_digits(x: Tensor) -> torch.autocast:
+    """Values and the parameters of conditionals need more digits than a step's mixed precision has."""
+    return torch.autocast(x.device.type, enabled=False)
+
+
 class CausalBlock(nn.Module):
     """h + attention(norm h), then h + MLP(norm h); both start as nothing."""
 
@@ -114,7 +119,8 @@ class CausalTransformer(nn.Module):
         frequencies = self.embedding.frequencies[first : first + x.shape[1]]
         squashed = (STEEPNESS * x).asinh() / 2
         seen = torch.cat((fourier_features(x, frequencies), squashed[..., None]), -1)
-        read: Tensor = self.reading(seen)
+        with _all_digits(x):
+            read: Tensor = self.reading(seen)
         return read
 
     def stand(
@@ -127,7 +133,8 @@ class CausalTransformer(nn.Module):
 
     def emit(self, h: Float[Tensor, "B T H"], first: int = 0) -> Float[Tensor, "B T O"]:
         """Outputs of conditionals from the first on."""
-        emitted: Tensor = self.final(self.norm(h))
+        with _all_digits(h):
+            emitted: Tensor = self.final(self.norm(h))
         return emitted + self.bias[first : first + h.shape[1]]
 
     def forward(
