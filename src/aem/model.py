@@ -125,6 +125,7 @@ class AEM(nn.Module):
                 blocks=config.blocks,
                 dropout=config.dropout,
                 context_features=config.context_features,
+                sums=torch.eye(config.features) if config.whiten else None,
             )
         return ResMADE(
             embedding,
@@ -169,6 +170,9 @@ class AEM(nn.Module):
             context_scale=context_scale,
             columns=columns,
         )
+        if isinstance(model.arnn, CausalTransformer) and model.arnn.sums is not None:
+            spans = model._from_means(torch.eye(x.shape[1])).T
+            model.arnn.sums.copy_(spans / model.deviations[:, None])
         if config.frequencies:
             z = model.standardise(torch.from_numpy(x)).numpy()
             ladders = torch.from_numpy(choose_frequencies(z, config.frequencies))

@@ -19,7 +19,9 @@ SMALL = ModelConfig(
 )  # fmt: skip
 
 
-def network(features: int, *, hidden: int = 16, blocks: int = 2, context: int = 0) -> nn.Module:
+def network(
+    features: int, *, hidden: int = 16, blocks: int = 2, context: int = 0, sums: bool = False
+) -> nn.Module:
     return CausalTransformer(
         FourierFeatures(torch.rand(features, 2) * 5),
         outputs=4,
@@ -27,15 +29,17 @@ def network(features: int, *, hidden: int = 16, blocks: int = 2, context: int = 
         blocks=blocks,
         dropout=0.3,
         context_features=context,
+        sums=torch.randn(features, features).tril() if sums else None,
     )
 
 
 @pytest.mark.parametrize("features", [1, 2, 5])
 @pytest.mark.parametrize("context", [0, 3])
+@pytest.mark.parametrize("sums", [False, True])
 def test_outputs_depend_on_the_columns_before_and_on_all_of_them(
-    randomise: Callable[[nn.Module], None], features: int, context: int
+    randomise: Callable[[nn.Module], None], features: int, context: int, sums: bool
 ) -> None:
-    net = network(features, context=context)
+    net = network(features, context=context, sums=sums)
     randomise(net)
     net = net.double().eval()
     c = torch.randn(1, context, dtype=torch.float64) if context else None
@@ -47,13 +51,19 @@ def test_outputs_depend_on_the_columns_before_and_on_all_of_them(
         assert bool((by_context != 0).all())
 
 
+@pytest.mark.parametrize("sums", [False, True])
 @pytest.mark.parametrize("context", [0, 3])
 @pytest.mark.parametrize("blocks", [0, 1, 3])
 @pytest.mark.parametrize(("features", "hidden"), [(1, 1), (2, 16), (5, 33), (7, 64)])
 def test_one_feature_at_a_time_equals_the_full_pass(
-    randomise: Callable[[nn.Module], None], features: int, hidden: int, blocks: int, context: int
+    randomise: Callable[[nn.Module], None],
+    features: int,
+    hidden: int,
+    blocks: int,
+    context: int,
+    sums: bool,
 ) -> None:
-    net = network(features, hidden=hidden, blocks=blocks, context=context)
+    net = network(features, hidden=hidden, blocks=blocks, context=context, sums=sums)
     randomise(net)
     net = net.double().eval()
     assert isinstance(net, CausalTransformer)
@@ -163,3 +173,13 @@ def test_values_and_parameters_keep_their_digits_in_mixed_precision(
     assert mixed.dtype == torch.float32
     with torch.no_grad():
         torch.testing.assert_close(mixed, net(x), rtol=1e-6, atol=1e-6)
+
+
+def test_tokens_of_whitened_columns_read_the_columns_themselves() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(3000, 4)).cumsum(1) * [1.0, 10.0, 0.1, 5.0] + 3
+    aem = AEM.for_data(ModelConfig(**{**SMALL.__dict__, "whiten": True}), x)
+    assert isinstance(aem.arnn, CausalTransformer) and aem.arnn.sums is not None
+    read = aem.standardise(torch.from_numpy(x)) @ aem.arnn.sums.T
+    standardised = torch.from_numpy((x - x.mean(0)) / x.std(0)).float()
+    torch.testing.assert_close(read, standardised, rtol=0, atol=5e-3)

@@ -49,6 +49,7 @@ class IncrementalTransformer:
     ) -> None:
         self.network, self.known = network, 0
         stand = network.stand(context, rows).expand(rows, -1, -1)
+        self.past = stand.new_empty(rows, network.features)
         self.tokens = [token[:, None] for token in stand.unbind(1)]
         width = network.hidden
         self.kept = [
@@ -63,9 +64,10 @@ class IncrementalTransformer:
 
     def push(self, x: Float[Tensor, " B"]) -> None:
         """Make the next feature known."""
-        read = self.network.read(x[:, None], self.known)
+        self.past[:, self.known] = x
         self.known += 1
         if self.known < self.network.features:
+            read = self.network.read(self.past[:, : self.known], self.known - 1)
             self.emitted = self._advance(self.tokens[self.known] + read)
 
     def _advance(self, h: Float[Tensor, "B 1 H"]) -> Float[Tensor, "B O"]:

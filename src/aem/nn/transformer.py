@@ -3,6 +3,9 @@
 Token d reads column d − 1 and attends to the tokens before it. Columns share all weights but a
 position and a bias. That suits columns that are alike, such as the pixels of a picture: what is learnt
 of one serves all of them, and there is far less to overfit with.
+
+Tokens of whitened columns read the column itself, too. To ResMADE both would be the same, a linear
+map away; to a token the other columns are not there yet.
 """
 
 import torch
@@ -63,7 +66,12 @@ class CausalBlock(nn.Module):
 
 
 class CausalTransformer(nn.Module):
-    """x → outputs [B, D, O], the d-th of which depends on x_<d (and the context) alone."""
+    """x → outputs [B, D, O], the d-th of which depends on x_<d (and the context) alone.
+
+    With `sums`, a lower triangular matrix, a token also reads such sums of the columns up to its own.
+    """
+
+    sums: Tensor | None
 
     def __init__(
         self,
@@ -74,6 +82,7 @@ class CausalTransformer(nn.Module):
         blocks: int,
         dropout: float = 0.0,
         context_features: int = 0,
+        sums: Float[Tensor, "D D"] | None = None,
     ) -> None:
         super().__init__()
         if hidden % max(hidden // HEAD, 1):
@@ -85,7 +94,8 @@ class CausalTransformer(nn.Module):
         self.features, self.outputs, self.hidden = features, outputs, hidden
         self.context_features = context_features
         self.embedding = embedding
-        self.reading = nn.Linear(embedding.width + 1, hidden)
+        self.register_buffer("sums", sums)
+        self.reading = nn.Linear(embedding.width + (1 if sums is None else 2), hidden)
         self.position = nn.Parameter(0.3 * torch.randn(features, hidden))
         self.blocks = nn.ModuleList(CausalBlock(hidden, dropout) for _ in range(blocks))
         self.norm = nn.LayerNorm(hidden)
@@ -113,14 +123,17 @@ class CausalTransformer(nn.Module):
         """The blocks under their own type."""
         return [block for block in self.blocks if isinstance(block, CausalBlock)]
 
-    def read(self, x: Float[Tensor, "B T"], first: int = 0) -> Float[Tensor, "B T H"]:
-        """Columns from the first on, as tokens hear of them."""
-        x = x.clamp(-REACH, REACH)
-        frequencies = self.embedding.frequencies[first : first + x.shape[1]]
-        squashed = (STEEPNESS * x).asinh() / 2
-        seen = torch.cat((fourier_features(x, frequencies), squashed[..., None]), -1)
+    def read(self, past: Float[Tensor, "B T"], first: int = 0) -> Float[Tensor, "B N H"]:
+        """Of the leading columns those from the first on, as tokens hear of them."""
+        past = past.clamp(-REACH, REACH)
+        known = past.shape[1]
+        x = past[:, first:]
+        seen = [fourier_features(x, self.embedding.frequencies[first:known])]
+        seen.append((STEEPNESS * x).asinh()[..., None] / 2)
         with _all_digits(x):
-            read: Tensor = self.reading(seen)
+            if self.sums is not None:
+                seen.append((past @ self.sums[first:known, :known].T)[..., None])
+            read: Tensor = self.reading(torch.cat(seen, -1))
         return read
 
     def stand(
