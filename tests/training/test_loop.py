@@ -196,3 +196,18 @@ def test_best_score_is_that_of_the_weights_left_in_the_model() -> None:
     assert progress.best_step < 60, "the test needs a run that gets worse"
     z = torch.from_numpy((VALIDATION - model.shift.double().numpy()) / model.scale.double().numpy())
     assert validation_scores(model, z.float(), None)[0] == progress.best_score
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("network", ["resmade", "transformer"])
+def test_a_captured_step_trains_as_an_eager_one(
+    network: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A graph must see each step's rate, rows, nodes and dropout: the same losses to rounding."""
+    model_config = ModelConfig(**{**TINY.__dict__, "network": network, "whiten": True})
+    config = replace(SHORT, device="cuda", precision="float32", rise=5, warmup=10)
+    found = fit(fresh(model_config), TRAIN, VALIDATION, config, quiet=True)
+    monkeypatch.setattr(loop, "captured_on_gpu", lambda step, device: step)
+    expected = fit(fresh(model_config), TRAIN, VALIDATION, config, quiet=True)
+    pairs = zip(found.history, expected.history, strict=True)
+    assert all(math.isclose(a["loss"], b["loss"], rel_tol=1e-3) for a, b in pairs)
