@@ -93,6 +93,9 @@ class TrainConfig:
     seed: int = 0
     device: str = "auto"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    compiled: bool = (
+        False  # a Transformer's blocks through torch.compile: a wait, then faster steps
+    )
     checkpoint_seconds: float = 30.0
 
     def __post_init__(self) -> None:

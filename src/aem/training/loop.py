@@ -14,9 +14,11 @@ from aem.errors import AemError
 from aem.estimation import log_z_estimate
 from aem.io import make_folder
 from aem.model import AEM
+from aem.nn.transformer import CausalTransformer
 from aem.table import check_table
 from aem.training.batches import Batches
 from aem.training.checkpoint import Progress, load_checkpoint, save_checkpoint
+from aem.training.compiled import compiled
 from aem.training.descent import Descent
 from aem.training.objective import DensityStep
 from aem.training.report import Reporter
@@ -104,8 +106,10 @@ def fit(
     descent = Descent(model, average, config, half=bfloat16)
     checkpoint = None if folder is None else folder / "checkpoint.safetensors"
     devices = [device] if device.type == "cuda" else []
+    blocks = model.arnn.causal_blocks() if isinstance(model.arnn, CausalTransformer) else ()
     with (
         torch.random.fork_rng(devices=devices),
+        compiled(blocks, enabled=config.compiled),
         Reporter(
             config.steps,
             quiet=quiet,

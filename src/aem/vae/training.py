@@ -13,6 +13,7 @@ from torch import Tensor
 from aem.io import make_folder
 from aem.training.batches import Batches
 from aem.training.checkpoint import Progress, load_checkpoint, save_checkpoint
+from aem.training.compiled import compiled
 from aem.training.loop import choose_device, use_bfloat16
 from aem.training.report import Reporter
 from aem.training.run import Run, Validation
@@ -22,7 +23,6 @@ from aem.vae.bounds import draw_posterior, elbo, importance_bound
 from aem.vae.config import AugmentConfig, StageConfig
 from aem.vae.images import Images
 from aem.vae.latent import LatentModel
-from aem.vae.networks import ConvolutionalVae
 from aem.vae.objective import log_prior
 from aem.vae.optimiser import make_optimiser
 from aem.vae.steps import StageStep
@@ -56,22 +56,6 @@ def tuned_convolutions() -> Iterator[None]:
         yield
     finally:
         torch.backends.cudnn.benchmark = before
-
-
-@contextmanager
-def compiled_blocks(vae: ConvolutionalVae, *, enabled: bool) -> Iterator[None]:
-    """Let torch.compile merge what lies between the convolutions, which wait for memory otherwise.
-
-    In place and only for a while: what is trained is the same module with the same names.
-    """
-    parts = (vae.encoder.blocks, vae.decoder.blocks) if enabled else ()
-    for part in parts:
-        part.compile(dynamic=False)
-    try:
-        yield
-    finally:
-        for part in parts:
-            part._compiled_call_impl = None
 
 
 @torch.no_grad()
@@ -114,14 +98,14 @@ def train_stage(
     images = images.to(device)
     held_out = fixed_binarisation(images.validation, VALIDATION_SEED)[:, None]
     model.to(device).to(memory_format=torch.channels_last).train()  # type: ignore[call-overload]
-    average = copy.deepcopy(model).eval().requires_grad_(False)
+    average, vae = copy.deepcopy(model).eval().requires_grad_(False), model.vae
     optimiser = make_optimiser(model, config, device)
     checkpoint = None if folder is None else folder / "checkpoint.safetensors"
     devices = [device] if device.type == "cuda" else []
     with (
         torch.random.fork_rng(devices=devices),
         tuned_convolutions(),
-        compiled_blocks(model.vae, enabled=config.compiled),
+        compiled((vae.encoder.blocks, vae.decoder.blocks), enabled=config.compiled),
         StageReporter(
             config.steps,
             quiet=quiet,
