@@ -10,6 +10,7 @@ from torch.distributions import Normal
 from aem import AEM, AemError, ModelConfig
 from aem.conditionals import EnergyForm
 from aem.estimation import Estimator, log_prob_estimate
+from aem.nn.resmade import ResMADE
 
 SMALL = ModelConfig(
     hidden=16, blocks=1, gamma=4, energy_hidden=16, energy_blocks=1, components=3, frequencies=2
@@ -247,7 +248,7 @@ def test_the_past_may_be_read_without_fourier_features(
         )
         randomise(aem)
         aem = aem.double().eval()
-        assert aem.arnn.initial.in_features == 3
+        assert isinstance(aem.arnn, ResMADE) and aem.arnn.initial.in_features == 3
         proposals.append(aem.conditionals(x).proposal.log_prob(x[..., None]))
         scores.append(aem().log_prob(x))
     assert torch.equal(*proposals)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from aem import AEM, ModelConfig
 from aem.estimation import log_prob_estimate
+from aem.nn.resmade import ResMADE
 
 
 def twins(features: int) -> tuple[TextbookAEM, AEM]:
@@ -43,12 +44,14 @@ def twins(features: int) -> tuple[TextbookAEM, AEM]:
     ours = AEM(config).eval()
     order = degrees(features, 24).argsort(stable=True)  # our units are sorted by degree
     theirs = textbook.arnn
+    arnn = ours.arnn
+    assert isinstance(arnn, ResMADE)
     with torch.no_grad():
-        ours.arnn.initial.weight.copy_(theirs.initial.weight[order])
-        ours.arnn.initial.bias.copy_(theirs.initial.bias[order])
-        ours.arnn.final.weight.copy_(theirs.final.weight[:, order])
-        ours.arnn.final.bias.copy_(theirs.final.bias)
-        for mine, block in zip(ours.arnn.residual_blocks(), theirs.blocks, strict=True):
+        arnn.initial.weight.copy_(theirs.initial.weight[order])
+        arnn.initial.bias.copy_(theirs.initial.bias[order])
+        arnn.final.weight.copy_(theirs.final.weight[:, order])
+        arnn.final.bias.copy_(theirs.final.bias)
+        for mine, block in zip(arnn.residual_blocks(), theirs.blocks, strict=True):
             for layer in ("first", "second"):
                 target, source = getattr(mine, layer), getattr(block, layer)
                 target.weight.copy_(source.weight[order][:, order])
