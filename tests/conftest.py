@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -76,3 +77,20 @@ def randomise() -> Callable[[nn.Module], None]:
             parameter.normal_(0, 1 / width**0.5)
 
     return fill
+
+
+@pytest.fixture
+def compiled_calls(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """How often anything given to torch.compile was called; it compiles nothing."""
+    calls = 0
+
+    def compile_nothing(function: Callable[..., Any], **_: Any) -> Callable[..., Any]:
+        def counted(*arguments: Any, **options: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            return function(*arguments, **options)
+
+        return counted
+
+    monkeypatch.setattr(torch, "compile", compile_nothing)
+    return lambda: calls

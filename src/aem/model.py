@@ -1,7 +1,8 @@
 """AEM: an nn.Module that, called with a context or none, gives a distribution."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -116,23 +117,16 @@ class AEM(nn.Module):
     def _make_arnn(self, frequencies: Float[Tensor, "D F"]) -> ResMADE | CausalTransformer:
         config = self.config
         embedding = self.embedding if config.fourier_past else FourierFeatures(frequencies[:, :0])
-        outputs = self.head.size + config.gamma
-        if config.network == "transformer":
-            return CausalTransformer(
-                embedding,
-                outputs,
-                hidden=config.hidden,
-                blocks=config.blocks,
-                dropout=config.dropout,
-                context_features=config.context_features,
-                sums=torch.eye(config.features) if config.whiten else None,
-            )
-        return ResMADE(
+        make: Callable[..., ResMADE | CausalTransformer] = (
+            partial(CausalTransformer, sums=torch.eye(config.features) if config.whiten else None)
+            if config.network == "transformer"
+            else partial(ResMADE, activation=config.activation)
+        )
+        return make(
             embedding,
-            outputs,
+            self.head.size + config.gamma,
             hidden=config.hidden,
             blocks=config.blocks,
-            activation=config.activation,
             dropout=config.dropout,
             context_features=config.context_features,
         )

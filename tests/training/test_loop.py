@@ -213,26 +213,15 @@ def test_a_captured_step_trains_as_an_eager_one(
     assert all(math.isclose(a["loss"], b["loss"], rel_tol=1e-3) for a, b in pairs)
 
 
-def test_compiled_blocks_are_the_same_module(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_blocks_are_the_same_module(compiled_calls: Callable[[], int]) -> None:
     """Compiled while it trains, as if it had never been afterwards; validation takes the plain ones."""
-    calls = 0
-
-    def compile_nothing(function: Callable[..., Any], **_: Any) -> Callable[..., Any]:
-        def counted(*arguments: Any, **options: Any) -> Any:
-            nonlocal calls
-            calls += 1
-            return function(*arguments, **options)
-
-        return counted
-
-    monkeypatch.setattr(torch, "compile", compile_nothing)
     model_config = ModelConfig(**{**TINY.__dict__, "network": "transformer", "blocks": 2})
     plain, compiled = fresh(model_config), fresh(model_config)
     fit(plain, TRAIN, VALIDATION, SHORT, quiet=True)
-    assert calls == 0
+    assert compiled_calls() == 0
     fit(compiled, TRAIN, VALIDATION, replace(SHORT, compiled=True), quiet=True)
-    assert calls == 2 * SHORT.steps
+    assert compiled_calls() == 2 * SHORT.steps
     compiled().log_prob(torch.from_numpy(VALIDATION[:3]))
-    assert calls == 2 * SHORT.steps
+    assert compiled_calls() == 2 * SHORT.steps
     for name, value in plain.state_dict().items():
         assert torch.equal(value, compiled.state_dict()[name]), name

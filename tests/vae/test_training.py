@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -145,26 +144,17 @@ def test_phases_follow_the_settings() -> None:
 
 
 def test_compiled_blocks_are_the_same_module(
-    network: NetworkConfig, images: Images, monkeypatch: pytest.MonkeyPatch
+    network: NetworkConfig, images: Images, compiled_calls: Callable[[], int]
 ) -> None:
     """Compiled while it trains, as if it had never been afterwards."""
-    calls = 0
-
-    def compile_nothing(function: Callable[..., Any], **_: Any) -> Callable[..., Any]:
-        def counted(*arguments: Any, **options: Any) -> Any:
-            nonlocal calls
-            calls += 1
-            return function(*arguments, **options)
-
-        return counted
-
-    monkeypatch.setattr(torch, "compile", compile_nothing)
     plain, compiled = fresh(network), fresh(network)
     train_stage(plain, images, STAGE, quiet=True)
     train_stage(compiled, images, replace(STAGE, compiled=True), quiet=True)
-    assert calls == 2 * STAGE.steps, "encoder and decoder; validation takes the plain ones"
+    assert compiled_calls() == 2 * STAGE.steps, (
+        "encoder and decoder; validation takes the plain ones"
+    )
     compiled.vae.logits(torch.zeros(1, 3))
-    assert calls == 2 * STAGE.steps
+    assert compiled_calls() == 2 * STAGE.steps
     for name, value in plain.state_dict().items():
         assert torch.equal(value, compiled.state_dict()[name]), name
 
