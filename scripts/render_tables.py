@@ -125,6 +125,7 @@ TABLES = {
     "small_tables": small_tables,
     "full_tables": full_tables,
     "trials_bsds300": lambda: trials("bsds300"),
+    "trials_bsds300_networks": lambda: trials("bsds300-networks"),
     "trials_gas_10k": lambda: trials("gas-10k"),
     "trials_hepmass_5k": lambda: trials("hepmass-5k"),
     "trials_hepmass_5k_proposal": lambda: trials("hepmass-5k-proposal"),
