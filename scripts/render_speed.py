@@ -144,7 +144,7 @@ def precision_table() -> str:
     header = ["step", *(f"{run['precision']}, seed {run['seed']}" for run in runs)]
     rows = [[f"{steps[i]:,}", *(f"{run['validation'][i]:.4f}" for run in runs)] for i in chosen]
     about = f"\n`{record['command']}`, {record['device']}, commit {record['commit']}.\n"
-    picture = "![Validation curves of POWER in both precisions](../results/precision/power.png)\n\n"
+    picture = "![Validation curves of POWER in both precisions](pictures/precision/power.png)\n\n"
     return picture + markdown(header, rows) + about
 
 

@@ -111,14 +111,15 @@ def trials(name: str) -> str:
         steps = trial.get("best_steps", [])
         rows.append(
             [
-                *(str(config.get(key, "")) for key in keys),
                 f"**{shown}**" if score is not None and score == best else shown,
                 _number(trial.get("validation_proposal_log_prob")),
                 str(steps[0]) if steps else "",
+                *(str(config.get(key, "")) for key in keys),
             ]
         )
     names = [f"`{key}`" for key in keys]
-    return markdown([*names, "validation", "its proposal", "best step"], rows, "")
+    # The scores first: of a table with many settings a page shows the left.
+    return markdown(["validation", "its proposal", "best step", *names], rows, "")
 
 
 TABLES = {

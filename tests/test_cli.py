@@ -1,16 +1,15 @@
 """The command line as a person meets it: one sentence for bad input, complete results otherwise."""
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from aem.cli import main
 from aem.commands.program import flowing
 from aem.io import load_model
+from commands.running import run
 
 TINY = (
     "task.train_rows=2000",
@@ -21,15 +20,6 @@ TINY = (
     "model.hidden=16",
     "model.energy_hidden=16",
 )
-
-
-def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    monkeypatch.setattr(sys, "argv", ["aem", *arguments])
-    try:
-        main()
-    except SystemExit as stop:
-        return int(stop.code or 0)
-    return 0
 
 
 def settings(*values: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -187,6 +188,6 @@ def test_columns_that_others_determine_leave_a_finite_model() -> None:
     [{"proposal": "uniform", "bounds": ((0.0, 1.0),)}, {"lattice": ((0.0, 1.0),)}],
     ids=["uniform", "lattice"],
 )
-def test_bounds_and_steps_of_columns_cannot_be_whitened(other: dict[str, object]) -> None:
+def test_bounds_and_steps_of_columns_cannot_be_whitened(other: dict[str, Any]) -> None:
     with pytest.raises(AemError, match="whiten"):
-        ModelConfig(whiten=True, **other)  # type: ignore[arg-type]
+        ModelConfig(**{"whiten": True, **other})

@@ -29,5 +29,7 @@ def test_the_site_builds_and_fetches_nothing(tmp_path: Path) -> None:
         text = page.read_text(encoding="utf-8")
         fetched = re.findall(r'<(?:script|img|link)[^>]*(?:src|href)="(https?://[^"]+)"', text)
         assert not [f for f in fetched if "canonical" not in f], page
+        pictures = re.findall(r'<img[^>]*src="(?!data:)([^"]+)"', text)
+        assert all((page.parent / picture).is_file() for picture in pictures), page
     assert "AEMDensity" in (site / "reference" / "estimators.html").read_text(encoding="utf-8")
     assert "--explain" in (site / "reference" / "commands.html").read_text(encoding="utf-8")

@@ -10,7 +10,7 @@ nothing, so the plain difference in nats stands beside it.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +24,7 @@ from aem.errors import AemError
 from aem.importance import MEMORY, generator_for, random_uniforms, ranges
 from aem.model import AEM
 from aem.normalizers import Quadrature, nodes_within, normalizer
+from aem.reporting import Report, silent
 from aem.studies.trapezoid import trapezoid_log_z
 
 SAMPLES = (5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000)
@@ -43,9 +44,6 @@ class Settings:
     def __post_init__(self) -> None:
         if self.conditionals < 1 or not self.samples or min(self.samples) < 1:
             raise AemError("calibration needs at least one conditional and one sample")
-
-
-Report = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -112,7 +110,7 @@ def calibrate(
     *,
     seed: int = 0,
     memory: int = MEMORY,
-    report: Report = lambda what, done, total: None,
+    report: Report = silent,
 ) -> Calibration:
     """Compare estimates of log Z with its value on conditionals of held-out rows."""
     study = study or Settings()
