@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-PICTURES = ("gallery.png", "calibration/calibration.png", "precision/power.png")
+PICTURES = ("gallery.png", "calibration/plane.png", "figures/figure5.png", "precision/power.png")
 WHERE_DRAWN = ("vae/best.png", "vae/paper.png")  # of experiments that may not have been run
 HELP = re.compile(r"<!-- help ([\w ]*?) ?-->")
 

@@ -33,9 +33,12 @@ def _record(path: Path) -> dict[str, Any]:
         raise AemError(f"{path} is not a result file, or a damaged one") from error
 
 
+CALIBRATED: Final = tuple(f"calibration/{name}.json" for name in ("power", "bsds300"))
+
+
 def _calibration(results: Path, out: Path) -> None:
-    record = _record(results / "calibration" / "calibration.json")
-    save_figure(draw_calibration(record["models"]), out)
+    records = [_record(results / source) for source in CALIBRATED]
+    save_figure(draw_calibration([model for record in records for model in record["models"]]), out)
 
 
 FIGURES: Final = (
@@ -76,8 +79,8 @@ FIGURES: Final = (
     PaperFigure(
         "figure5",
         "Accuracy of estimated normalisers",
-        ("calibration/calibration.json",),
-        "aem reproduce calibration",
+        CALIBRATED,
+        "aem reproduce calibration --model MODEL --data TABLE (calibration.json in its folder)",
         _calibration,
     ),
     PaperFigure(

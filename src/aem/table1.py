@@ -27,7 +27,7 @@ COLUMN_TASKS: Final = {
     "BSDS300": "bsds300",
 }
 SCORES: Final = {
-    "proposal": "ResMADE-MoG (proposal)",
+    "proposal": "proposal alone",
     "kde": "AEM-KDE",
     "importance": "AEM, importance sampling",
     "quadrature": "AEM, quadrature",
@@ -188,7 +188,9 @@ def _draw(table: Table1) -> Figure:
             y += unit
             axes.text(0.35, y, name, va="center")
             for i, (x, cell) in enumerate(zip(places, cells, strict=True)):
-                weight = "bold" if cell.value is not None and cell.value == best[i] else "normal"
+                weight = (
+                    "bold" if cell.value is not None and _shown(cell.value) == best[i] else "normal"
+                )
                 colour = "0.55" if cell.value is None else "black"
                 axes.text(x, y, cell.text, va="center", ha="center", weight=weight, color=colour)
                 if cell.note:
@@ -208,13 +210,18 @@ def _draw(table: Table1) -> Figure:
     return figure
 
 
+def _shown(value: float) -> float:
+    """What a reader sees of a score: who is level to these digits is level."""
+    return round(value, 2)
+
+
 def _best_in_column(table: Table1) -> list[float | None]:
     columns: list[list[float]] = [[] for _ in COLUMN_TASKS]
     for _, rows in table.sections:
         for _, cells in rows:
             for i, cell in enumerate(cells):
                 if cell.value is not None:
-                    columns[i].append(cell.value)
+                    columns[i].append(_shown(cell.value))
     return [max(values, default=None) for values in columns]
 
 
