@@ -52,7 +52,7 @@ def write_atomically(path: Path, content: bytes) -> None:
     """Replace a file's content in one step, so that nobody ever reads half of it."""
     make_folder(path.parent)
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".aem-")
     except OSError as error:
         raise AemError(f"cannot write {path}: {error.strerror}") from error
     try:

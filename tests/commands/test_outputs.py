@@ -55,6 +55,27 @@ def test_inputs_are_never_written_over(
     assert {path: path.read_bytes() for path in Path().iterdir()} == before
 
 
+def test_not_even_what_comes_from_standard_input(folder: Path) -> None:
+    before = Path("wine.csv").read_bytes()
+    with Path("wine.csv").open("rb") as table:
+        done = subprocess.run(
+            [sys.executable, "-m", "aem.cli", "score", "wine.model", "-", "--out", "wine.csv"],
+            stdin=table,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert "is what the command reads" in done.stderr
+    assert Path("wine.csv").read_bytes() == before
+
+
+def test_a_name_as_long_as_names_may_be(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "x" * 251 + ".csv"
+    assert run(monkeypatch, "score", "wine.model", "wine.csv", "--out", name) == 0
+    assert Path(name).is_file()
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

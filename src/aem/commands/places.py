@@ -44,8 +44,12 @@ def check_place(path: Path, *inputs: str | Path) -> None:
 
 
 def _are_one_file(path: Path, other: str | Path) -> bool:
-    both_exist = os.path.exists(path) and os.path.exists(other)
-    return both_exist and os.path.samefile(path, other)
+    try:
+        # `aem score m.aem - --out d.csv < d.csv` reads what it would replace.
+        read = os.fstat(0) if str(other) == STANDARD else os.stat(other)
+        return os.path.samestat(os.stat(path), read)
+    except OSError:  # one of them is not there
+        return False
 
 
 def _refuse_impossible_name(path: Path) -> None:
