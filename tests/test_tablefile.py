@@ -1,4 +1,7 @@
+import bz2
+import gzip
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +31,19 @@ def test_the_same_table_from_every_kind(tmp_path: Path, table: np.ndarray) -> No
     for kind in ("npy", "parquet", "csv", "tsv"):
         np.testing.assert_array_equal(read_table(tmp_path / f"t.{kind}"), table)
         np.testing.assert_array_equal(read_table(tmp_path / f"t.{kind}", names), table)
+
+
+@pytest.mark.parametrize(("name", "pack"), [("t.csv.gz", gzip), ("t.TSV.bz2", bz2)])
+def test_packed_texts(name: str, pack: Any, tmp_path: Path, table: np.ndarray) -> None:
+    gap = "\t" if "TSV" in name else ","
+    text = "\n".join(gap.join(row) for row in (["a", "b", "c"], *table.astype(str)))
+    path = tmp_path / name
+    path.write_bytes(pack.compress(text.encode()))
+    np.testing.assert_array_equal(read_table(path), table)
+    for damage in (path.read_bytes()[:-9], b"a,b\n1,2\n", b"\x1f\x8b"):
+        path.write_bytes(damage)
+        with pytest.raises(AemError, match=name):
+            read_table(path)
 
 
 def test_columns_are_matched_by_name_and_others_left_alone(tmp_path: Path) -> None:

@@ -428,6 +428,7 @@ def _train(
         "proposal": to_mapping(plan.proposal),
         "anchor": "mixture" if model is mixture else "gaussian",
         "steps": first.step + progress.step,
+        "energy_from": first.step,
         "best_step": first.step + progress.best_step if gain else first.best_step,
         "seconds": round(first.seconds + progress.seconds, 2),
         "validation_log_prob": best + gain,

@@ -15,7 +15,9 @@ from pyarrow import csv, parquet
 from aem.errors import AemError
 from aem.table import check_table
 
-KINDS = (".csv", ".tsv", ".parquet", ".npy")
+COMPRESSED = (".gz", ".bz2", ".zst")  # what Arrow unpacks by itself
+TEXTS = (".csv", ".tsv")
+KINDS = (*TEXTS, ".parquet", ".npy", *(text + packed for text in TEXTS for packed in COMPRESSED))
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,12 @@ def read_table(path: str | Path, columns: Sequence[str] = ()) -> NDArray[np.floa
     return check_table(np.stack(numbers, axis=1), columns=names, what=f"data in {path}")
 
 
+def kind_of(path: str | Path) -> str:
+    """How the name of a table ends: .csv, .csv.gz, …"""
+    suffixes = [suffix.lower() for suffix in Path(path).suffixes[-2:]]
+    return "".join(suffixes if suffixes and suffixes[-1] in COMPRESSED else suffixes[-1:])
+
+
 def _check_readable(path: Path) -> None:
     """Refuse what is not a file, or not for this user to read."""
     try:
@@ -63,7 +71,7 @@ def read_raw(path: Path, known: Sequence[str] = ()) -> RawTable:
 
     A first line of numbers is a row, unless it has names of columns that are known.
     """
-    kind = path.suffix.lower()
+    kind = kind_of(path)
     if kind not in KINDS:
         raise AemError(f"{path} is none of the kinds of table aem reads: {', '.join(KINDS)}")
     _check_readable(path)
@@ -74,7 +82,7 @@ def read_raw(path: Path, known: Sequence[str] = ()) -> RawTable:
             return _from_numpy(path)
         if kind == ".parquet":
             return _from_arrow(parquet.ParquetFile(path).read())
-        return _from_csv(path, "\t" if kind == ".tsv" else ",", known)
+        return _from_csv(path, "\t" if kind.startswith(".tsv") else ",", known)
     except (pa.ArrowException, OSError, ValueError, EOFError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else "it is damaged"
         raise AemError(f"{path} cannot be read as a {kind[1:]} table: {reason}") from error

@@ -122,12 +122,19 @@ def test_history_comes_from_the_file_or_the_folder(
 ) -> None:
     own = made.record["training"]
     assert own["source"] == "the model file" and len(own["step"]) == len(own["loss"])
+    assert own["step"][0] <= own["energy_from"] <= own["step"][-1]
     assert "missing" in training_record({}, tmp_path / "model.safetensors")
     history = [{"step": 5, "loss": 1.0, "validation_log_prob": float("nan")}]
     (tmp_path / "metrics.json").write_text(
-        json.dumps({"training": {"history": history, "best_step": 5}})
+        json.dumps(
+            {
+                "training": {"history": history, "best_step": 5},
+                "config": {"train": {"warmup": 3}},
+            }
+        )
     )
     beside = training_record({}, tmp_path / "model.safetensors")
+    assert beside["energy_from"] == 3
     assert beside["source"] == "metrics.json" and beside["validation_log_prob"] == [None]
     assert "missing" in training_record({}, tmp_path / "another.model")
 

@@ -27,7 +27,9 @@ Examples:
 
 
 def fit(
-    data: Annotated[str, typer.Argument(help="CSV, TSV, Parquet or .npy; - for standard input.")],
+    data: Annotated[
+        str, typer.Argument(help="CSV, TSV (also .gz), Parquet or .npy; - for standard input.")
+    ],
     out: Annotated[Path, typer.Option(help="Where to write the model.")],
     drop: Annotated[
         list[str] | None, typer.Option(help="A column to leave out; may be given several times.")

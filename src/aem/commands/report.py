@@ -27,7 +27,9 @@ Examples:
 
 def report(
     model: Annotated[Path, typer.Argument(help="A model file.")],
-    data: Annotated[str, typer.Argument(help="CSV, TSV, Parquet or .npy; - for standard input.")],
+    data: Annotated[
+        str, typer.Argument(help="CSV, TSV (also .gz), Parquet or .npy; - for standard input.")
+    ],
     out: Annotated[str, typer.Option(help="An .html file; - for standard output.")],
     rows: Annotated[
         int | None,

@@ -12,7 +12,7 @@ from aem.data.synthetic import PlaneTask
 from aem.data.tasks import PLANE_TASKS, plane_task
 from aem.errors import AemError
 from aem.model import AEM
-from aem.tablefile import KINDS, read_table
+from aem.tablefile import KINDS, kind_of, read_table
 
 TASK_ROWS = 1000
 VALIDATION_ROWS = 2000
@@ -41,7 +41,7 @@ def find_rows(source: str, model: AEM, *, rows: int | None = None, seed: int = 0
         test, taken = _some(splits.test.astype(np.float64), rows, seed)
         about = f"{source}, test split{taken}"
         return Rows(source, about, test, splits.validation.astype(np.float64))
-    if Path(source).suffix.lower() not in KINDS and not os.path.exists(source):
+    if kind_of(source) not in KINDS and not os.path.exists(source):
         known = ", ".join((*PLANE_TASKS, *(info.name for info in registry.datasets())))
         raise AemError(f"'{source}' is neither a file nor one of the names {known}")
     values, taken = _some(read_table(source, model.columns), rows, seed)

@@ -20,6 +20,7 @@ def training_record(about: dict[str, Any], path: Path) -> dict[str, Any]:
             **_curves(network["history"]),
             "source": "the model file",
             "best_step": network.get("best_step"),
+            "energy_from": network.get("energy_from"),
             "kept": network.get("kept", True),
             "mixture": short(float(network["mixture_validation_log_prob"]), 8),
         }
@@ -44,18 +45,25 @@ def _beside(path: Path) -> dict[str, Any] | None:
         return None
     try:
         if metrics.is_file():
-            training = json.loads(metrics.read_text(encoding="utf-8"))["training"]
+            run = json.loads(metrics.read_text(encoding="utf-8"))
+            training = run["training"]
             training = training[0] if isinstance(training, list) else training
-            source = metrics.name
+            settings, source = run.get("config", {}).get("train", {}), metrics.name
         elif checkpoint.is_file():
-            training = read_tensors(checkpoint, "checkpoint")[1]["progress"]
-            source = checkpoint.name
+            about = read_tensors(checkpoint, "checkpoint")[1]
+            training, settings, source = about["progress"], about.get("train", {}), checkpoint.name
         else:
             return None
         curves = _curves(training["history"])
     except (AemError, OSError, ValueError, KeyError, IndexError, TypeError):
         return None  # another program's file of that name
-    return {**curves, "source": source, "best_step": training.get("best_step"), "kept": True}
+    return {
+        **curves,
+        "source": source,
+        "best_step": training.get("best_step"),
+        "energy_from": settings.get("warmup"),
+        "kept": True,
+    }
 
 
 def _curves(history: list[dict[str, float]]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ function curves(label, { x, series, marks = [], height = 240, xLabel = null, yLa
     view = frame(width, height, { x: span, y: [zero ? 0 : low - margin, high + margin], xLabel, yLabel, left,
       yFormat: (v) => pretty(v, 4) });
     const { svg, box, toX, toY } = view;
-    for (const { values, kind } of series) {
+    for (const { values, kind, cut = null } of series) {
       if (bars) {
         const broad = Math.max((toX(x[0] + gap) - toX(x[0])) * 0.8, 1);
         values.forEach((v, i) => svg.append(drawn("rect", { class: kind + "-bar", x: toX(x[i]) - broad / 2, width: broad,
@@ -24,6 +24,7 @@ function curves(label, { x, series, marks = [], height = 240, xLabel = null, yLa
       let pen = "M";
       const path = values.map((v, i) => {
         if (v === null) { pen = "M"; return ""; }
+        if (cut !== null && i > 0 && x[i - 1] <= cut && x[i] > cut) pen = "M";
         const point = `${pen}${toX(x[i]).toFixed(1)},${toY(v).toFixed(1)}`;
         pen = "L";
         return point;

@@ -11,6 +11,9 @@ function showTraining() {
   const legend = element("p", { class: "note" }, element("span", { class: "swatch data" }), " model  ",
     element("span", { class: "swatch samples" }), " proposal");
   const marks = own.best_step ? [{ at: own.best_step, text: "kept" }] : [];
+  // With the energies comes another objective: the loss before and after is no single curve.
+  const last = own.step[own.step.length - 1];
+  const joined = own.energy_from > own.step[0] && own.energy_from < last ? own.energy_from : null;
   target.append(element("div", { class: "two" },
     element("figure", {}, element("h3", {}, "Held-out rows"), curves("Held-out log density during training", {
       x: own.step, xLabel: "step", yLabel: "nats a row", left: 66, marks: own.kept ? marks : [],
@@ -19,6 +22,8 @@ function showTraining() {
     }), legend),
     element("figure", {}, element("h3", {}, "Training loss"), curves("Training loss", {
       x: own.step, xLabel: "step", yLabel: "loss", left: 66,
-      series: [{ name: "loss", kind: "data", values: own.loss }],
-    }), element("figcaption", {}, "Minus the training objective, in standardised columns; lower is better."))));
+      marks: joined ? [{ at: joined, text: "energies join" }] : [],
+      series: [{ name: "loss", kind: "data", values: own.loss, cut: joined }],
+    }), element("figcaption", {}, "Minus the training objective, in standardised columns; lower is better." +
+      (joined ? " When the energies join, their own objective is added." : "")))));
 }
