@@ -18,6 +18,7 @@ from sklearn.preprocessing import StandardScaler
 
 from aem import AEMDensity, AemError, AEMOutlierDetector, TableModel
 from aem.io import load_model
+from aem.scoring import AccuracyWarning
 
 polars = pytest.importorskip("polars")
 arrow = pytest.importorskip("pyarrow")
@@ -351,6 +352,9 @@ def test_a_table_scores_lists_as_exactly_as_arrays(wine: pd.DataFrame, density: 
     listed = density.model_.score(wine.to_numpy().tolist()).log_density
     assert listed.dtype == np.float64
     np.testing.assert_array_equal(listed.sum(1), density.score_samples(wine))
+    # A view that runs backwards, as PyTorch takes none.
+    turned = density.model_.score(wine.to_numpy()[::-1]).log_density
+    np.testing.assert_array_equal(turned[::-1], listed)
 
 
 def test_a_table_scores_to_the_tolerance_asked_for() -> None:
@@ -362,6 +366,9 @@ def test_a_table_scores_to_the_tolerance_asked_for() -> None:
     roughly, exactly = table.score(x[:50]), table.score(x[:50], tolerance=1e-8)
     assert roughly.error.max() > 1e-8 >= exactly.error.max()
     np.testing.assert_allclose(roughly.total, exactly.total, atol=0.01)
+    with pytest.warns(AccuracyWarning, match=r"2 of 2 rows \(0, 1\)"):
+        hardly = table.score(x[:2], tolerance=1e-17)
+    assert hardly.error.max() > 1e-17
 
 
 def test_explanations_blame_the_column_that_was_changed(

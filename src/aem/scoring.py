@@ -43,13 +43,7 @@ class Scores:
 
     def warn(self, tolerance: float) -> None:
         """Say which rows are less accurate than asked for, and which have mass nobody sampled."""
-        error = self.error.sum(-1)
-        inexact = ~self.converged.all(-1)
-        if bool(inexact.any()):
-            _warn(
-                f"the tolerance of {tolerance:g} nats was not met within the node budget for "
-                f"{_rows(inexact)}; the largest error is {float(error[inexact].max()):.2g} nats"
-            )
+        warn_inexact(~self.converged.all(-1), self.error.sum(-1), tolerance)
         outside = self.outside.sum(-1)
         unseen = outside > tolerance
         if bool(unseen.any()):
@@ -57,6 +51,15 @@ class Scores:
                 f"up to {float(outside.max()):.2g} of the mass lies outside the proposal's reach for "
                 f"{_rows(unseen)}: these log densities include it, importance sampling would not"
             )
+
+
+def warn_inexact(inexact: Bool[Tensor, " B"], error: Float[Tensor, " B"], tolerance: float) -> None:
+    """Say which rows have a larger error than was asked for, if any has."""
+    if bool(inexact.any()):
+        _warn(
+            f"the tolerance of {tolerance:g} nats was not met within the node budget for "
+            f"{_rows(inexact)}; the largest error is {float(error[inexact].max()):.2g} nats"
+        )
 
 
 def _rows(which: Bool[Tensor, " B"]) -> str:

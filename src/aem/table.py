@@ -20,7 +20,8 @@ def check_table(
 ) -> NDArray[np.float64]:
     """Return the values as a float64 [B, D] array, or raise an `AemError` naming the culprit."""
     try:
-        table = np.asarray(values, dtype=np.float64)
+        # In one piece: PyTorch takes no view that runs backwards.
+        table = np.asarray(values, dtype=np.float64, order="C")
     except (TypeError, ValueError) as error:
         raise AemError(f"the {what} must be numbers: {error}") from error
     if table.ndim != 2:

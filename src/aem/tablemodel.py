@@ -30,7 +30,7 @@ from aem.model import AEM
 from aem.normalizers import Quadrature
 from aem.reporting import Report, silent
 from aem.sampling import by_rejection
-from aem.scoring import score_block
+from aem.scoring import score_block, warn_inexact
 from aem.table import check_table
 
 Array = NDArray[np.float64]
@@ -113,7 +113,10 @@ class TableModel:
                 terms[:, d] += lens.log_slope(some[:, d])
             parts.append([terms, error[: len(rows)].cpu().numpy()])
             report("rows", min(start + BLOCK, len(x)), len(x))
-        return ColumnScores(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+        scores = ColumnScores(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+        error = torch.from_numpy(scores.error)
+        warn_inexact(error > tolerance, error, tolerance)
+        return scores
 
     def _score_block(
         self, rows: Tensor, settings: Quadrature, first_row: int

@@ -31,6 +31,7 @@ def test_from_a_table_to_answers(
         scores["log_density"], table.score(wine.to_numpy(dtype=float)).total
     )
     np.testing.assert_array_equal(scores["log_density"], fitted.score_samples(wine))
+    np.testing.assert_array_equal(scores["error"], table.score(wine.to_numpy(dtype=float)).error)
     assert run(monkeypatch, "sample", "new.model", "-n", "7") == 0
     drawn = pd.read_csv(io.BytesIO(capsysbinary.readouterr().out))
     assert list(drawn.columns) == COLUMNS

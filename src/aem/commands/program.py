@@ -1,13 +1,16 @@
 """The command line: `aem COMMAND …`."""
 
 import inspect
-from typing import Any
+import sys
+import warnings
+from typing import Any, TextIO
 
 import typer
 from typer.core import TyperGroup
 
 from aem.commands import data, evaluate, fit, report, reproduce, sample, score
 from aem.errors import Interrupted
+from aem.scoring import AccuracyWarning
 
 
 class Commands(TyperGroup):
@@ -48,7 +51,24 @@ app.command()(evaluate.evaluate)
 
 def run() -> None:
     """Run the command that the arguments name."""
-    try:
-        app()
-    except Interrupted as stopped:
-        raise KeyboardInterrupt(str(stopped)) from None
+    with warnings.catch_warnings():
+        usual = warnings.showwarning
+
+        def show(
+            message: Warning | str,
+            category: type[Warning],
+            filename: str,
+            lineno: int,
+            file: TextIO | None = None,
+            line: str | None = None,
+        ) -> None:
+            if issubclass(category, AccuracyWarning):
+                print(f"aem: {message}", file=sys.stderr)
+            else:
+                usual(message, category, filename, lineno, file, line)
+
+        warnings.showwarning = show
+        try:
+            app()
+        except Interrupted as stopped:
+            raise KeyboardInterrupt(str(stopped)) from None

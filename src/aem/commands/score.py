@@ -45,7 +45,7 @@ def score(
         typer.Option("--json", help="Print JSON: the rows, or a summary if they go to a file."),
     ] = False,
 ) -> None:
-    """Log density of each row, in the units of the data: the lower, the odder.
+    """Log density of each row, in the units of the data, with its error: the lower, the odder.
 
     Columns are matched by name, in any order. With --explain there is one line for each of the most
     surprising columns of each row: its log density given the columns before it, its surprise (how
@@ -63,8 +63,10 @@ def score(
             labels = range(len(total))
             columns = dict(as_columns(table, rows.values, explanation, top, labels))
         else:
-            total = table.score(rows.values, progress).total
+            scores = table.score(rows.values, progress)
+            total, error = scores.total, scores.error
             columns = {"row": list(range(len(total))), "log_density": total.tolist()}
+            columns["error"] = error.tolist()
     summary = as_json_text({"model": str(model), **_summary(total), "out": out})
     write_columns(out, columns, as_json=as_json)
     if as_json and out != STANDARD:
