@@ -45,6 +45,17 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def test_folders_of_runs_are_found(results: Path, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    for name, content in (("odd", "[1]"), ("broken", "{")):
+        (runs / name).mkdir(parents=True)
+        (runs / name / "metrics.json").write_text(content)
+    (runs / "mine").mkdir()
+    (results / "power" / "best.json").rename(runs / "mine" / "metrics.json")
+    found = cell(build(runs), "ours, best", "AEM, quadrature", "POWER, minutes blurred")
+    assert found.value == pytest.approx(1.3)
+
+
 def cell(table: Table1, section: str, row: str, column: str) -> Cell:
     rows = dict(dict(table.sections)[section])
     return rows[row][list(COLUMN_TASKS).index(column)]

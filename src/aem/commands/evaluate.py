@@ -29,7 +29,9 @@ def evaluate(
     model: Annotated[Path, typer.Argument(help="A model file.")],
     data: Annotated[
         str,
-        typer.Argument(help="CSV, Parquet or .npy; a task (spirals, …); or a name in `aem data`."),
+        typer.Argument(
+            help="CSV, TSV, Parquet or .npy; a task (spirals, …); or a name in `aem data`."
+        ),
     ],
     validation: Annotated[
         str | None,

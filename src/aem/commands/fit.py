@@ -28,7 +28,7 @@ Examples:
 
 def fit(
     data: Annotated[
-        str, typer.Argument(help="CSV, TSV (also .gz), Parquet or .npy; - for standard input.")
+        str, typer.Argument(help="CSV, TSV (packed or not), Parquet or .npy; - for standard input.")
     ],
     out: Annotated[Path, typer.Option(help="Where to write the model.")],
     drop: Annotated[

@@ -28,7 +28,7 @@ Examples:
 def report(
     model: Annotated[Path, typer.Argument(help="A model file.")],
     data: Annotated[
-        str, typer.Argument(help="CSV, TSV (also .gz), Parquet or .npy; - for standard input.")
+        str, typer.Argument(help="CSV, TSV (packed or not), Parquet or .npy; - for standard input.")
     ],
     out: Annotated[str, typer.Option(help="An .html file; - for standard output.")],
     rows: Annotated[

@@ -26,7 +26,7 @@ Examples:
 def score(
     model: Annotated[Path, typer.Argument(help="A model file.")],
     data: Annotated[
-        str, typer.Argument(help="CSV, TSV (also .gz), Parquet or .npy; - for standard input.")
+        str, typer.Argument(help="CSV, TSV (packed or not), Parquet or .npy; - for standard input.")
     ],
     explained: Annotated[
         bool, typer.Option("--explain", help="Say which columns make each row unlikely.")

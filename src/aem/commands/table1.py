@@ -11,12 +11,12 @@ from aem.table1 import build
 
 
 def table1(
-    results: Annotated[Path, typer.Option(help="Folder of TASK/PRESET.json files.")] = Path(
-        "results"
-    ),
+    results: Annotated[
+        Path, typer.Option(help="Folder of TASK/PRESET.json files, or of runs' folders.")
+    ] = Path("results"),
     out: Annotated[Path | None, typer.Option(help="Folder for table1.md and table1.png.")] = None,
 ) -> None:
-    """Gather results/*/{paper,best}.json into the paper's table 1, as Markdown and as a picture."""
+    """Gather results of runs into the paper's table 1, as Markdown and as a picture."""
     table = build(results)
     folder = out or results
     write_atomically(folder / "table1.md", table.markdown().encode())
