@@ -4,6 +4,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from aem.config import (
@@ -107,3 +108,29 @@ def test_unreadable_files_are_named(tmp_path: Path) -> None:
         AemError, match=r"cannot read the settings file .*missing.toml: No such file"
     ):
         read_toml(tmp_path / "missing.toml")
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "culprit"),
+    [
+        (ModelConfig, {"network": "Transformer"}, "'network' must be one of"),
+        (ModelConfig, {"energy": "foo"}, "'energy' must be one of"),
+        (ModelConfig, {"whiten": 1}, "'whiten' must be of type bool"),
+        (ModelConfig, {"hidden": 16.5}, "'hidden' must be of type int"),
+        (ModelConfig, {"hidden": "16"}, "'hidden' must be of type int"),
+        (TrainConfig, {"precision": "float16"}, "'precision' must be one of"),
+        (TrainConfig, {"compiled": "no"}, "'compiled' must be of type bool"),
+        (TrainConfig, {"rise": 100, "steps": 100}, "cannot rise for 100 of 100 steps"),
+    ],
+)
+def test_python_is_as_strict_as_a_settings_file(
+    kind: type[Any], settings: dict[str, Any], culprit: str
+) -> None:
+    with pytest.raises(AemError, match=culprit):
+        kind(**settings)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    numbers: dict[str, Any] = {"hidden": np.int64(16), "dropout": np.float32(0.5)}
+    config = ModelConfig(**numbers)
+    assert type(config.hidden) is int and type(config.dropout) is float

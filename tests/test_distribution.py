@@ -131,6 +131,22 @@ def test_never_nan(dtype: torch.dtype, form: EnergyForm, proposal: str) -> None:
             model().log_prob(torch.tensor([[0.0, wrong]], dtype=dtype))
 
 
+def test_contexts_that_cannot_be() -> None:
+    model = rough_model(context=2, features=3, size=1.0)
+    rows = torch.zeros(2, 3)
+    with pytest.raises(AemError, match="not finite"):
+        model(torch.tensor([float("nan"), 0.0])).log_prob(rows)
+    with pytest.raises(AemError, match=r"rows \(2,\) and contexts \(3,\)"):
+        model(torch.zeros(3, 2)).log_prob(rows)
+
+
+def test_contexts_far_away_and_in_double_precision() -> None:
+    model = rough_model(context=2, features=3, size=1.0)
+    far = model(torch.tensor([1e16, 0.0], dtype=torch.float64))
+    assert bool(far.log_prob(torch.zeros(2, 3)).isfinite().all())
+    assert bool(far.sample(torch.Size((4,))).isfinite().all())
+
+
 def test_a_tolerance_that_cannot_be_met_names_its_rows() -> None:
     model = rough_model(size=4.0)
     rows = rows_of(model, 8)

@@ -67,6 +67,14 @@ def test_a_tolerance_out_of_reach_is_told(model: AEM, rows: np.ndarray) -> None:
     assert len(settled.unmet) > 0
 
 
+def test_rows_keep_the_numbers_they_are_known_by(model: AEM, rows: np.ndarray) -> None:
+    chosen = np.arange(30, 90, 3)
+    some = score(model, rows[chosen], labels=chosen, samples=0, kde_samples=0).quadrature
+    each = model().log_prob(torch.from_numpy(rows))
+    assert some.worst_row in chosen
+    assert float(each[some.worst_row]) == pytest.approx(some.worst, abs=1e-3)
+
+
 def test_all_scores_side_by_side(model: AEM, rows: np.ndarray) -> None:
     validation = rows[:100]
     result = score(model, rows[100:], validation=validation, samples=2000, kde_samples=500)

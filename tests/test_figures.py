@@ -1,6 +1,5 @@
 """Figures from files under results/: what is there is drawn, what is not is named."""
 
-import json
 import sys
 from pathlib import Path
 
@@ -70,8 +69,9 @@ def test_command(
 
 def test_damaged_sources_are_refused(tmp_path: Path) -> None:
     (tmp_path / "dimensionality").mkdir()
-    (tmp_path / "dimensionality" / "dimensionality.json").write_text(json.dumps({})[:-1])
-    with pytest.raises(AemError, match=r"dimensionality\.json"):
-        draw_all(tmp_path, tmp_path / "figures")
+    for content in ("{", "[1, 2]", "{}"):
+        (tmp_path / "dimensionality" / "dimensionality.json").write_text(content)
+        with pytest.raises(AemError, match=r"dimensionality\.json"):
+            draw_all(tmp_path, tmp_path / "figures")
     with pytest.raises(AemError, match="nowhere"):
         draw_all(tmp_path / "nowhere", tmp_path / "figures")

@@ -33,7 +33,7 @@ def test_the_same_table_from_every_kind(tmp_path: Path, table: np.ndarray) -> No
         np.testing.assert_array_equal(read_table(tmp_path / f"t.{kind}", names), table)
 
 
-@pytest.mark.parametrize(("name", "pack"), [("t.csv.gz", gzip), ("t.TSV.bz2", bz2)])
+@pytest.mark.parametrize(("name", "pack"), [("t.csv.gz", gzip), ("t.TSV.BZ2", bz2)])
 def test_packed_texts(name: str, pack: Any, tmp_path: Path, table: np.ndarray) -> None:
     gap = "\t" if "TSV" in name else ","
     text = "\n".join(gap.join(row) for row in (["a", "b", "c"], *table.astype(str)))

@@ -1,6 +1,7 @@
 """A whitened model: the same distribution theory, on what each column adds to those before."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,24 @@ def test_slopes_are_those_of_least_squares() -> None:
         left = centred[:, d] - centred[:, :d] @ expected
         np.testing.assert_allclose(deviations[d], left.std(), rtol=1e-3)
     assert not np.triu(slopes).any()
+
+
+def test_few_rows_are_refused() -> None:
+    with pytest.raises(AemError, match="40 for 4 columns, not 39"):
+        regressions(entangled(39))
+
+
+@pytest.mark.parametrize("unit", [1e-25, 1e22])
+def test_extreme_units(unit: float) -> None:
+    config = replace(SMALL, network="transformer")
+    plain, extreme = (AEM.for_data(config, entangled(500) * u) for u in (1.0, unit))
+    torch.testing.assert_close(extreme.deviations / unit, plain.deviations, rtol=1e-4, atol=0)
+    torch.testing.assert_close(extreme.arnn.sums, plain.arnn.sums, rtol=1e-4, atol=1e-5)
+
+
+def test_columns_of_incomparable_scales_are_refused() -> None:
+    with pytest.raises(AemError, match="similar scale"):
+        AEM.for_data(SMALL, entangled(500) * np.array([1e-30, 1, 1, 1e30]))
 
 
 def test_networks_see_uncorrelated_columns_of_unit_deviation() -> None:

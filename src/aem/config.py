@@ -7,6 +7,7 @@ import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -53,6 +54,7 @@ class ModelConfig:
     lattice: tuple[tuple[float, float], ...] = ()
 
     def __post_init__(self) -> None:
+        _require_types(self)
         _require_positive(self, "hidden", "gamma", "energy_hidden", "components", "min_scale")
         _require_not_negative(
             self, "features", "context_features", "blocks", "energy_blocks", "frequencies"
@@ -99,10 +101,16 @@ class TrainConfig:
     checkpoint_seconds: float = 30.0
 
     def __post_init__(self) -> None:
+        _require_types(self)
         _require_positive(self, "steps", "batch_size", "learning_rate", "validate_every")
         _require_not_negative(
             self, "rise", "warmup", "clip", "weight_decay", "patience", "checkpoint_seconds", "seed"
         )
+        if self.rise >= self.steps:
+            raise AemError(
+                f"the learning rate cannot rise for {self.rise} of {self.steps} steps: "
+                "train for more, or set rise"
+            )
         if self.nodes < 2:
             raise AemError(f"nodes must be at least 2, not {self.nodes}")
         if not 0 <= self.averaging < 1:
@@ -120,6 +128,7 @@ class TaskConfig:
     test_rows: int = 100_000
 
     def __post_init__(self) -> None:
+        _require_types(self)
         _require_positive(self, "train_rows", "validation_rows", "test_rows")
 
 
@@ -130,6 +139,17 @@ class ExperimentConfig:
     task: TaskConfig = field(default_factory=TaskConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
+
+
+def _types(cls: type[Any]) -> dict[str, Any]:
+    hints = typing.get_type_hints(cls)
+    return {f.name: hints[f.name] for f in dataclasses.fields(cls)}
+
+
+def _require_types(config: object) -> None:
+    """Refuse what a settings file could not say either; NumPy's numbers become Python's."""
+    for name, kind in _types(type(config)).items():
+        object.__setattr__(config, name, _convert(kind, getattr(config, name), name))
 
 
 def _require_positive(config: object, *names: str) -> None:
@@ -146,8 +166,7 @@ def _require_not_negative(config: object, *names: str) -> None:
 
 def from_mapping(cls: type[T], values: Mapping[str, Any], where: str = "") -> T:
     """Build a configuration dataclass, refusing unknown keys and values of the wrong type."""
-    hints = typing.get_type_hints(cls)
-    fields = {f.name: hints[f.name] for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    fields = _types(cls)
     arguments: dict[str, Any] = {}
     for key, value in values.items():
         path = f"{where}{key}"
@@ -177,8 +196,11 @@ def _convert(kind: Any, value: Any, path: str) -> Any:
         if len(kinds) != len(value):
             raise AemError(f"'{path}' must have {len(kinds)} entries, not {len(value)}")
         return tuple(_convert(k, v, path) for k, v in zip(kinds, value, strict=True))
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+    if not isinstance(value, bool):
+        if kind is int and isinstance(value, Integral):
+            return int(value)
+        if kind is float and isinstance(value, Real):
+            return float(value)
     if isinstance(kind, types.GenericAlias) or not isinstance(value, kind):
         raise AemError(f"'{path}' must be of type {kind.__name__}, not {value!r}")
     if isinstance(value, bool) and kind is not bool:

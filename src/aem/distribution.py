@@ -35,6 +35,8 @@ class AEMDistribution(Distribution):
     has_rsample = False
 
     def __init__(self, model: "AEM", context: Float[Tensor, "*B Q"] | None = None) -> None:
+        if context is not None and not context.ndim:
+            raise AemError("a context is a vector, or rows of them, not a number")
         self.model = model
         self.context = context
         batch = torch.Size() if context is None else context.shape[:-1]
@@ -59,7 +61,11 @@ class AEMDistribution(Distribution):
             where = (~torch.isfinite(x)).reshape(-1, features).nonzero()[0].tolist()
             name = self.model.columns[where[1]]
             raise AemError(f"row {where[0]} of column '{name}' is not finite")
-        shape = torch.broadcast_shapes(x.shape[:-1], self.batch_shape)
+        try:
+            shape = torch.broadcast_shapes(x.shape[:-1], self.batch_shape)
+        except RuntimeError as error:
+            shapes = f"rows {tuple(x.shape[:-1])} and contexts {tuple(self.batch_shape)}"
+            raise AemError(f"{shapes} do not fit together") from error
         rows = x.expand(*shape, features).reshape(-1, features)
         if self.context is None:
             return rows, None, shape

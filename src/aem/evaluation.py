@@ -176,6 +176,7 @@ def evaluate(
     *,
     validation: ArrayLike | None = None,
     truth: NDArray[np.float64] | None = None,
+    labels: NDArray[np.int64] | None = None,
     samples: int = IMPORTANCE_SAMPLES,
     kde_samples: int = KDE_SAMPLES,
     tolerance: float | None = None,
@@ -184,7 +185,8 @@ def evaluate(
 ) -> Evaluation:
     """Score a table by quadrature, importance sampling, AEM-KDE and the proposal.
 
-    `truth` is the exact log density of the rows, if known. No samples (0) means: not that score.
+    `truth` is the exact log density of the rows, if known; `labels` are the numbers the user knows
+    them by. No samples (0) means: not that score.
     Without validation data a tenth of the rows is set aside for AEM-KDE; no score includes it.
     """
     if samples < 0 or kde_samples < 0:
@@ -202,14 +204,15 @@ def evaluate(
         fit_rows, kept = _set_aside(table, seed)
         set_aside = len(fit_rows)
     x = torch.from_numpy(table[kept]).to(device)
+    known = kept if labels is None else labels[kept]
 
     settled = settle(model, x, _settings(tolerance), report)
-    settled = replace(settled, unmet=kept[settled.unmet])
+    settled = replace(settled, unmet=known[settled.unmet])
     importance = importance_bias = importance_noise = None
     if samples:
         watch = _counter(report, "importance sampling", len(x))
         scores = importance_scores(model, x, samples=samples, seed=seed, watch=watch)
-        importance = summarise(scores.log_prob.sum(-1), kept)
+        importance = summarise(scores.log_prob.sum(-1), known)
         importance_bias = float(scores.bias.sum(-1).mean())
         # The bias is half the variance of log Ẑ, and draws are independent between rows.
         importance_noise = 2 * math.sqrt(2 * importance_bias / len(x))
@@ -222,13 +225,13 @@ def evaluate(
         watch = _counter(report, "fitting AEM-KDE", 2 * fitted_on)
         kde_fit = fit_kde(model, some, samples=kde_samples, seed=seed, watch=watch)
         watch = _counter(report, "AEM-KDE", len(x))
-        kde = summarise(kde_fit.log_prob(model, x, watch=watch).sum(-1), kept)
+        kde = summarise(kde_fit.log_prob(model, x, watch=watch).sum(-1), known)
     exact = None if truth is None else torch.from_numpy(truth[kept]).to(device)
     return Evaluation(
         settled,
-        summarise(settled.log_prob, kept),
+        summarise(settled.log_prob, known),
         float(settled.error.mean()),
-        summarise(settled.log_proposal, kept),
+        summarise(settled.log_proposal, known),
         importance,
         samples,
         importance_bias,
@@ -237,8 +240,8 @@ def evaluate(
         kde_fit,
         fitted_on,
         set_aside,
-        None if exact is None else summarise(exact, kept),
-        None if exact is None else summarise(exact - settled.log_prob, kept),
+        None if exact is None else summarise(exact, known),
+        None if exact is None else summarise(exact - settled.log_prob, known),
     )
 
 

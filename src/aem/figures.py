@@ -109,6 +109,10 @@ def draw_all(results: Path, out: Path) -> list[tuple[PaperFigure, Path | None, t
         missing = tuple(source for source in figure.sources if not (results / source).is_file())
         file = None if missing else out / f"{figure.name}.png"
         if file is not None:
-            figure.draw(results, file)
+            try:
+                figure.draw(results, file)
+            except (KeyError, TypeError, ValueError, IndexError, OSError) as error:
+                named = ", ".join(figure.sources) or "a result"
+                raise AemError(f"{figure.name} cannot be drawn: {named} is damaged") from error
         drawn.append((figure, file, missing))
     return drawn

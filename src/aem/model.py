@@ -16,7 +16,7 @@ from aem.config import ModelConfig
 from aem.distribution import AEMDistribution
 from aem.errors import AemError
 from aem.nn.energy import EnergyNetwork
-from aem.nn.features import FourierFeatures, choose_frequencies, residual_frequencies
+from aem.nn.features import REACH, FourierFeatures, choose_frequencies, residual_frequencies
 from aem.nn.incremental import incremental
 from aem.nn.resmade import ResMADE
 from aem.nn.transformer import CausalTransformer
@@ -145,6 +145,10 @@ class AEM(nn.Module):
         if config.whiten:
             coefficients, scale = regressions(x)
             slopes = torch.from_numpy(coefficients).float()
+            if not bool(slopes.isfinite().all()):
+                raise AemError(
+                    "whiten needs columns of more similar scale: measure them in other units"
+                )
         context_shift = context_scale = None
         q = 0
         if context is not None:
@@ -165,8 +169,8 @@ class AEM(nn.Module):
             columns=columns,
         )
         if isinstance(model.arnn, CausalTransformer) and model.arnn.sums is not None:
-            spans = model._from_means(torch.eye(x.shape[1])).T
-            model.arnn.sums.copy_(spans / model.deviations[:, None])
+            spans = model._spans
+            model.arnn.sums.copy_(spans / torch.linalg.vector_norm(spans, dim=1, keepdim=True))
         if config.frequencies:
             z = model.standardise(torch.from_numpy(x)).numpy()
             ladders = torch.from_numpy(choose_frequencies(z, config.frequencies))
@@ -192,7 +196,20 @@ class AEM(nn.Module):
     @property
     def deviations(self) -> Float[Tensor, " D"]:
         """Of the columns themselves."""
-        return self._from_means(torch.eye(len(self.scale)).to(self.scale)).square().sum(0).sqrt()
+        lengths: Tensor = torch.linalg.vector_norm(self._spans, dim=1)
+        return lengths.to(self.scale)
+
+    @property
+    def _spans(self) -> Float[Tensor, "D D"]:
+        """What a unit of each column that the networks see adds to each column of the data."""
+        each = torch.diag(self.scale.double())
+        if self.slopes is None:
+            return each
+        factor = torch.eye(len(each), device=each.device) - self.slopes.double()
+        solved: Tensor = torch.linalg.solve_triangular(
+            factor, each, upper=False, unitriangular=True
+        )
+        return solved
 
     def _from_means(self, z: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
         left = self.scale * z
@@ -211,12 +228,17 @@ class AEM(nn.Module):
         """The same for a context."""
         if context is None:
             return None
-        if context.shape[-1] != self.config.context_features:
+        found = context.shape[-1] if context.ndim else 0
+        if found != self.config.context_features:
             raise AemError(
-                f"the context has {context.shape[-1]} columns, "
+                f"the context has {found} columns, "
                 f"the model was built for {self.config.context_features}"
             )
-        return (context - self.context_shift) / self.context_scale
+        if not bool(context.isfinite().all()):
+            raise AemError("the context has values that are not finite")
+        # Beyond what the networks can tell apart it makes no difference.
+        wide = (context.double() - self.context_shift) / self.context_scale
+        return wide.clamp(-REACH, REACH).to(self.context_shift)
 
     def conditionals(
         self, z: Float[Tensor, "B D"], context: Float[Tensor, "B Q"] | None = None

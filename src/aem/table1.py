@@ -126,7 +126,9 @@ def _is_of(run: Path, task: str, preset: str) -> bool:
 def _read(path: Path) -> dict[str, Any]:
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-        record["test"]["quadrature"]["rows"]
+        record["test"]["quadrature"]["error"]
+        for score in SCORES:
+            record["test"][score]
     except (ValueError, KeyError, TypeError) as error:
         raise AemError(f"{path} is not a result of an experiment on a table") from error
     return dict(record)
@@ -159,7 +161,7 @@ def _ours(
         about.append(f"without {found['rows_without_density']:,} rows that have no density")
     if score == "quadrature":
         about.append(f"stated error {found['error']:.0e} nats")
-    text = f"{value:.2f} ± {spread:.2f}"
+    text = f"{value:.2f}" + ("" if spread is None else f" ± {spread:.2f}")
     if not about:
         return Cell(text, value=value)
     note = f"{column}, {preset}, {SCORES[score]}: {'; '.join(about)}."

@@ -15,7 +15,7 @@ from pyarrow import csv, parquet
 from aem.errors import AemError
 from aem.table import check_table
 
-COMPRESSED = (".gz", ".bz2", ".zst")  # what Arrow unpacks by itself
+COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 TEXTS = (".csv", ".tsv")
 KINDS = (*TEXTS, ".parquet", ".npy", *(text + packed for text in TEXTS for packed in COMPRESSED))
 
@@ -107,13 +107,18 @@ def _from_arrow(table: pa.Table) -> RawTable:
 
 def _from_csv(path: Path, delimiter: str, known: Sequence[str]) -> RawTable:
     parse = csv.ParseOptions(delimiter=delimiter)
-    with csv.open_csv(path, parse_options=parse) as reader:
+    packing = COMPRESSED.get(path.suffix.lower())
+    with (
+        pa.input_stream(str(path), compression=packing) as stream,
+        csv.open_csv(stream, parse_options=parse) as reader,
+    ):
         first = list(reader.schema.names)
     named = not all(map(_is_number, first)) or _are_names(first, known)
     # "0,1,2" is how a data frame without names is written: a header, but no names.
     headless = not named and first != [str(i) for i in range(len(first))]
     options = csv.ReadOptions(autogenerate_column_names=headless)
-    columns = csv.read_csv(path, read_options=options, parse_options=parse).columns
+    with pa.input_stream(str(path), compression=packing) as stream:
+        columns = csv.read_csv(stream, read_options=options, parse_options=parse).columns
     if headless:
         _refuse_doubtful(first, columns, path)
     return RawTable(list(columns), first if named else None, headless)

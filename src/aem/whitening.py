@@ -10,14 +10,24 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
+from aem.errors import AemError
+
 Array = NDArray[np.float64]
 
 # Of unit variances: a column that others determine keeps a thousandth of its deviation.
 RIDGE = 1e-6
+ENOUGH = (
+    10  # rows a column: with fewer, what they have in common by chance would be subtracted, too
+)
 
 
 def regressions(x: Array) -> tuple[Array, Array]:
     """Slopes [D, D] of each column on those before it, and the deviations of what they leave."""
+    rows, columns = x.shape
+    if rows < ENOUGH * columns:
+        raise AemError(
+            f"whiten needs {ENOUGH} rows a column, {ENOUGH * columns} for {columns} columns, not {rows}"
+        )
     deviations = x.std(0)
     z = (x - x.mean(0)) / deviations
     covariance = z.T @ z / len(z) + RIDGE * np.eye(z.shape[1])

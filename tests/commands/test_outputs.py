@@ -39,6 +39,7 @@ def test_outputs_that_cannot_be(
         ["sample", "model.csv", "-n", "3", "--out", "model.csv"],
         ["report", "model.html", "wine.csv", "--out", "model.html"],
         ["evaluate", "wine.model", "wine.csv", "--out", "wine.csv"],
+        ["evaluate", "wine.model", "model.csv", "--validation", "wine.csv", "--out", "wine.csv"],
     ],
 )
 def test_inputs_are_never_written_over(

@@ -129,7 +129,7 @@ def test_history_comes_from_the_file_or_the_folder(
         json.dumps(
             {
                 "training": {"history": history, "best_step": 5},
-                "config": {"train": {"warmup": 3}},
+                "config": {"model": {"proposal": "mixture"}, "train": {"warmup": 3}},
             }
         )
     )

@@ -117,6 +117,11 @@ def test_a_stopped_run_goes_on(
     assert run(monkeypatch, stopped, flags="--quiet --evaluate-only") == 0
     assert metrics(stopped)["training"][0]["unfinished"]
     assert metrics(stopped)["training"][0]["best_step"] == 10
+    # Other rows would be another run, although the model looks the same.
+    capsys.readouterr()
+    for flags in ("--quiet", "--quiet --evaluate-only"):
+        assert run(monkeypatch, stopped, "task.validation_rows=9", flags=flags) == 2
+        assert "task.validation_rows" in capsys.readouterr().err
     assert run(monkeypatch, stopped, flags="--quiet") == 0
     assert metrics(stopped)["test_log_prob"] == metrics(whole)["test_log_prob"]
     assert "unfinished" not in metrics(stopped)["training"][0]

@@ -58,7 +58,7 @@ def evaluate(
     """Log-likelihood by quadrature, importance sampling, AEM-KDE and the proposal, side by side."""
     started = time.monotonic()
     if out is not None:
-        check_place(out, model, data)
+        check_place(out, model, data, *([validation] if validation else []))
     machine = load_model(model, choose_device(device))
     found = find_rows(data, machine, rows=rows, seed=seed)
     held_out = found.validation
@@ -71,6 +71,7 @@ def evaluate(
             found.values,
             validation=held_out,
             truth=truth,
+            labels=found.labels,
             samples=samples,
             kde_samples=kde_samples,
             tolerance=tolerance,

@@ -27,6 +27,7 @@ class Rows:
     values: NDArray[np.float64]
     validation: NDArray[np.float64] | None = None
     task: PlaneTask | None = None
+    labels: NDArray[np.int64] | None = None  # the rows' numbers, where they are some of many
 
 
 def find_rows(source: str, model: AEM, *, rows: int | None = None, seed: int = 0) -> Rows:
@@ -38,14 +39,14 @@ def find_rows(source: str, model: AEM, *, rows: int | None = None, seed: int = 0
     if source in {info.name for info in registry.datasets()}:
         splits = registry.load(source)
         _require_columns(source, len(splits.columns), model)
-        test, taken = _some(splits.test.astype(np.float64), rows, seed)
+        test, taken, labels = _some(splits.test.astype(np.float64), rows, seed)
         about = f"{source}, test split{taken}"
-        return Rows(source, about, test, splits.validation.astype(np.float64))
+        return Rows(source, about, test, splits.validation.astype(np.float64), labels=labels)
     if kind_of(source) not in KINDS and not os.path.exists(source):
         known = ", ".join((*PLANE_TASKS, *(info.name for info in registry.datasets())))
         raise AemError(f"'{source}' is neither a file nor one of the names {known}")
-    values, taken = _some(read_table(source, model.columns), rows, seed)
-    return Rows(Path(source).stem, f"{source}{taken}", values)
+    values, taken, labels = _some(read_table(source, model.columns), rows, seed)
+    return Rows(Path(source).stem, f"{source}{taken}", values, labels=labels)
 
 
 def _drawn(name: str, model: AEM, rows: int, seed: int) -> Rows:
@@ -64,11 +65,11 @@ def _drawn(name: str, model: AEM, rows: int, seed: int) -> Rows:
 
 def _some(
     values: NDArray[np.float64], rows: int | None, seed: int
-) -> tuple[NDArray[np.float64], str]:
+) -> tuple[NDArray[np.float64], str, NDArray[np.int64] | None]:
     if rows is None or rows >= len(values):
-        return values, ""
+        return values, "", None
     chosen = np.sort(np.random.default_rng(seed).choice(len(values), rows, replace=False))
-    return values[chosen], f", {rows:,} of {len(values):,} rows at random"
+    return values[chosen], f", {rows:,} of {len(values):,} rows at random", chosen
 
 
 def _require_columns(name: str, columns: int, model: AEM) -> None:

@@ -81,8 +81,9 @@ def _read(source: str, known: Sequence[str]) -> RawTable:
     if source != STANDARD:
         return read_raw(Path(source), known)
     content = sys.stdin.buffer.read()
-    # A Parquet file says so in its first bytes; everything else is read as CSV.
-    kind = ".parquet" if content[:4] == b"PAR1" else ".csv"
+    # Parquet and gzip say so in their first bytes; everything else is read as CSV.
+    kinds = {b"PAR1": ".parquet", b"\x1f\x8b": ".csv.gz"}
+    kind = next((k for first, k in kinds.items() if content.startswith(first)), ".csv")
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / f"standard input{kind}"
         copy.write_bytes(content)

@@ -22,7 +22,7 @@ def training_record(about: dict[str, Any], path: Path) -> dict[str, Any]:
             "best_step": network.get("best_step"),
             "energy_from": network.get("energy_from"),
             "kept": network.get("kept", True),
-            "mixture": short(float(network["mixture_validation_log_prob"]), 8),
+            "mixture": _number(network.get("mixture_validation_log_prob")),
         }
     found = _beside(path)
     if found is not None:
@@ -48,10 +48,11 @@ def _beside(path: Path) -> dict[str, Any] | None:
             run = json.loads(metrics.read_text(encoding="utf-8"))
             training = run["training"]
             training = training[0] if isinstance(training, list) else training
-            settings, source = run.get("config", {}).get("train", {}), metrics.name
+            source, energy_from = metrics.name, _energy_from(run.get("config"))
         elif checkpoint.is_file():
             about = read_tensors(checkpoint, "checkpoint")[1]
-            training, settings, source = about["progress"], about.get("train", {}), checkpoint.name
+            training, source = about["progress"], checkpoint.name
+            energy_from = _energy_from({"model": about.get("config"), "train": about.get("train")})
         else:
             return None
         curves = _curves(training["history"])
@@ -61,9 +62,18 @@ def _beside(path: Path) -> dict[str, Any] | None:
         **curves,
         "source": source,
         "best_step": training.get("best_step"),
-        "energy_from": settings.get("warmup"),
+        "energy_from": training.get("energy_from", energy_from),
         "kept": True,
     }
+
+
+def _energy_from(config: Any) -> int | None:
+    """The step at which the warm-up ends; a proposal that does not learn has none."""
+    try:
+        learns = config["model"]["proposal"] != "uniform"
+        return int(config["train"]["warmup"]) if learns else None
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def _curves(history: list[dict[str, float]]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from aem.io import (
     read_lenses,
     read_tensors,
     save_model,
+    write_json,
 )
 from aem.lens import lenses_from
 from aem.model import AEM
@@ -62,6 +63,8 @@ def train_member(
         lenses = read_lenses(about.get("lenses", []), model.columns)
         return Trained(Member(model, order, lenses=lenses), about["training"])
     about = {"task": config.task.name, "preset": preset, "run": identity}
+    if folder is not None:
+        _settle(folder / "run.json", identity, evaluate_only=evaluate_only)
     if config.task.spread:
         splits = spread(splits, train.seed)
     if config.ensemble.automatic:
@@ -127,6 +130,7 @@ def _fit_by_itself(
         "best_validation_log_prob": network.get("validation_log_prob"),
         "mixture": fitted.about["mixture"],
         "history": network.get("history", []),
+        "energy_from": network.get("energy_from"),
     }
     lenses = fitted.about.get("lenses", [])
     if file is not None:
@@ -147,6 +151,17 @@ def _identity(config: TableConfig, order: tuple[int, ...]) -> dict[str, Any]:
         "ensemble.automatic": config.ensemble.automatic,
     }
     return dict(json.loads(json.dumps(identity)))
+
+
+def _settle(path: Path, identity: dict[str, Any], *, evaluate_only: bool) -> None:
+    """What a folder's run is, written before it begins: one that goes on must be the same."""
+    if path.exists():
+        try:
+            _refuse_other(path, json.loads(path.read_text(encoding="utf-8")), identity)
+        except (OSError, ValueError) as error:
+            raise AemError(f"{path} cannot be read; choose another folder") from error
+    elif not evaluate_only:
+        write_json(path, identity)
 
 
 def _refuse_other(path: Path, found: Any, wanted: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ from aem.reproduce import check_writable
 from aem.tabular.config import TableConfig, TableTask
 from aem.tabular.evaluate import Evaluator
 from aem.tabular.members import Trained, train_member
-from aem.tabular.symmetries import views
+from aem.tabular.symmetries import check_symmetries, views
 from aem.training.loop import choose_device
 
 
@@ -51,6 +51,7 @@ def run_table(
     """Train what is not trained yet, evaluate, and write metrics.json; both go on after a kill."""
     device = choose_device(config.train.device)
     splits = load_table(config.task)
+    check_symmetries(splits, max(config.task.symmetries, config.ensemble.symmetries))
     check_writable(folder)
     members = train_members(
         config,

@@ -19,7 +19,7 @@ def symmetrised(splits: TableSplits, count: int) -> Table:
     """The images of a table's training rows under the first `count` symmetries."""
     if count == 1:
         return splits.train
-    _check(splits, count)
+    check_symmetries(splits, count)
     images = [splits.train @ s.T.astype(splits.train.dtype) for s in splits.symmetries[:count]]
     return np.concatenate(images)
 
@@ -28,11 +28,12 @@ def views(members: Sequence[Member], splits: TableSplits, count: int) -> list[Me
     """Every member, once for each of the first `count` symmetries."""
     if count == 1:
         return list(members)
-    _check(splits, count)
+    check_symmetries(splits, count)
     return [replace(m, symmetry=s) for m in members for s in splits.symmetries[:count]]
 
 
-def _check(splits: TableSplits, count: int) -> None:
+def check_symmetries(splits: TableSplits, count: int) -> None:
+    """Refuse more than there are."""
     known = max(len(splits.symmetries), 1)
     if count > known:
         raise AemError(f"the table {splits.name} has {known} known symmetries, not {count}")

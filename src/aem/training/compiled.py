@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+import torch
 from torch import nn
 
 
@@ -10,13 +11,17 @@ from torch import nn
 def compiled(parts: Iterable[nn.Module], *, enabled: bool) -> Iterator[None]:
     """Let torch.compile merge what lies between products, which waits for memory otherwise.
 
-    In place and only for a while: what is trained is the same module with the same names.
+    In place and only for a while: what is trained is the same module with the same names. Where nothing
+    can be compiled, for want of a compiler, say, PyTorch tells so and goes on without.
     """
     chosen = tuple(parts) if enabled else ()
     for part in chosen:
         part.compile(dynamic=False)
+    strict = torch._dynamo.config.suppress_errors
+    torch._dynamo.config.suppress_errors = True
     try:
         yield
     finally:
+        torch._dynamo.config.suppress_errors = strict
         for part in chosen:
             part._compiled_call_impl = None

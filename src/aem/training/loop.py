@@ -37,6 +37,8 @@ def choose_device(name: str) -> torch.device:
         device = torch.device(name)
     except RuntimeError as error:
         raise AemError(f"unknown device '{name}'; try auto, cpu or cuda") from error
+    if device.type not in ("cpu", "cuda"):
+        raise AemError(f"device '{name}' is not one aem computes on; try auto, cpu or cuda")
     if device.type == "cuda" and not torch.cuda.is_available():
         raise AemError("device 'cuda' was asked for but no CUDA device is available")
     return device
