@@ -65,8 +65,10 @@ def splits(name: str) -> list[Split]:
         x = (load_wine if name == "wine" else load_breast_cancer)().data
         return list(_folds(x))
     table = registry.load(name)
-    parts = (table.train, table.validation, table.test)
-    return [tuple(part.astype(np.float64) for part in parts)]  # type: ignore[list-item]
+    train, validation, test = (
+        part.astype(np.float64) for part in (table.train, table.validation, table.test)
+    )
+    return [(train, validation, test)]
 
 
 def _folds(x: Array) -> Iterator[Split]:

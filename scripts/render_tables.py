@@ -77,7 +77,8 @@ def beside_published() -> str:
         if record is None:
             continue
         aem = next(row for row in TABLE_1 if row.model.startswith("AEM,"))
-        highest = max((*TABLE_1, *LATER), key=lambda row: row.scores.get(column, (-1e9, None))[0])
+        scored = [row for row in (*TABLE_1, *LATER) if column in row.scores]
+        highest = max(scored, key=lambda row: row.scores[column][0])
         proposal, exact = record["test"]["proposal"], record["test"]["quadrature"]
         rows.append(
             [

@@ -1,8 +1,8 @@
 """Run the examples of the documentation, and write or check the outputs shown below them.
 
 Blocks of a page run in order, in one namespace and one empty folder: ```python as it stands, lines of
-```sh that begin with `aem` as if typed. A ```text block right after one is what it printed. Code in a
-comment that begins with `<!-- setup` runs unseen; a block after `<!-- not run -->` does not run.
+```sh that begin with `aem` as if typed. A ```text block right after one is what it printed. A
+block after `<!-- not run -->` does not run.
 """
 
 import io
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("start.md", "tutorials", "howto")
 LEFT_ALONE = ("howto/paper.md",)  # hours of computing, no examples
 PIECE = re.compile(
-    r"<!-- setup\n(?P<setup>.*?)-->|(?P<skip><!-- not run -->\n+)?"
+    r"(?P<skip><!-- not run -->\n+)?"
     r"```(?P<kind>python|sh|text)\n(?P<body>.*?)```",
     re.DOTALL,
 )
@@ -57,9 +57,7 @@ def run_page(text: str) -> list[Example]:
     printed = ""
     with tempfile.TemporaryDirectory() as folder, _inside(Path(folder)):
         for piece in PIECE.finditer(text):
-            if piece["setup"] is not None:
-                exec(compile(piece["setup"], "setup", "exec"), namespace)
-            elif piece["kind"] == "text":
+            if piece["kind"] == "text":
                 examples.append(Example(*piece.span("body"), piece["body"], printed))
             elif piece["skip"] is None:
                 with _captured() as output:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as arrow
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_wine
@@ -21,7 +22,6 @@ from aem.io import load_model
 from aem.scoring import AccuracyWarning
 
 polars = pytest.importorskip("polars")
-arrow = pytest.importorskip("pyarrow")
 
 CHECKS = """
 import json

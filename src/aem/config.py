@@ -80,9 +80,8 @@ class TrainConfig:
     steps: int = 3000
     batch_size: int = 256
     learning_rate: float = 1e-3
-    rise: int = (
-        0  # steps in which the learning rate rises to that; a Transformer's first ones are rough
-    )
+    # Steps in which the learning rate rises to that; a Transformer's first ones are rough.
+    rise: int = 0
     warmup: int = 0  # steps that train the proposal alone
     nodes: int = 20  # S
     estimator: Literal["importance", "ranking"] = "ranking"
@@ -95,9 +94,8 @@ class TrainConfig:
     seed: int = 0
     device: str = "auto"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    compiled: bool = (
-        False  # a Transformer's blocks through torch.compile: a wait, then faster steps
-    )
+    # A Transformer's blocks through torch.compile: a wait, then faster steps.
+    compiled: bool = False
     checkpoint_seconds: float = 30.0
 
     def __post_init__(self) -> None:
@@ -218,8 +216,9 @@ def merge(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any
     merged = dict(base)
     for key, value in override.items():
         below = merged.get(key)
-        nested = isinstance(value, Mapping) and isinstance(below, Mapping)
-        merged[key] = merge(below, value) if nested else value  # type: ignore[arg-type]
+        if isinstance(value, Mapping) and isinstance(below, Mapping):
+            value = merge(below, value)
+        merged[key] = value
     return merged
 
 

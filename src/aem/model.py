@@ -191,7 +191,9 @@ class AEM(nn.Module):
 
     def in_units(self, z: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
         """Back from what the networks see to the units of the data."""
-        return self.shift + self._from_means(z)
+        if self.slopes is None:
+            return self.shift + self.scale * z
+        return self.shift + (z.double() @ self._spans.T).to(z)
 
     @property
     def deviations(self) -> Float[Tensor, " D"]:
@@ -211,27 +213,15 @@ class AEM(nn.Module):
         )
         return solved
 
-    def _from_means(self, z: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
-        left = self.scale * z
-        if self.slopes is None:
-            return left
-        factor = torch.eye(len(self.scale)).to(self.slopes) - self.slopes
-        rows = left.reshape(-1, len(self.scale)).T
-        solved: Tensor = torch.linalg.solve_triangular(
-            factor, rows, upper=False, unitriangular=True
-        )
-        return solved.T.reshape(z.shape)
-
     def standardise_context(
         self, context: Float[Tensor, "*B Q"] | None
     ) -> Float[Tensor, "*B Q"] | None:
         """The same for a context."""
         if context is None:
             return None
-        found = context.shape[-1] if context.ndim else 0
-        if found != self.config.context_features:
+        if context.shape[-1] != self.config.context_features:
             raise AemError(
-                f"the context has {found} columns, "
+                f"the context has {context.shape[-1]} columns, "
                 f"the model was built for {self.config.context_features}"
             )
         if not bool(context.isfinite().all()):

@@ -16,9 +16,8 @@ Array = NDArray[np.float64]
 
 # Of unit variances: a column that others determine keeps a thousandth of its deviation.
 RIDGE = 1e-6
-ENOUGH = (
-    10  # rows a column: with fewer, what they have in common by chance would be subtracted, too
-)
+# Rows a column: with fewer, what they have in common by chance would be subtracted, too.
+ENOUGH = 10
 
 
 def regressions(x: Array) -> tuple[Array, Array]:

@@ -22,8 +22,8 @@ def _load() -> ModuleType:
 
 
 pieces = _load()
-ONE = {"task": "wine", "methods": {"aem": {"test_log_prob": 1.5}}}
-OTHER = {"task": "wine", "methods": {"kernel density": {"test_log_prob": 0.5}}}
+ONE: dict[str, Any] = {"task": "wine", "methods": {"aem": {"test_log_prob": 1.5}}}
+OTHER: dict[str, Any] = {"task": "wine", "methods": {"kernel density": {"test_log_prob": 0.5}}}
 
 
 def test_pieces_written_and_read_add_up(tmp_path: Path) -> None:
@@ -31,7 +31,7 @@ def test_pieces_written_and_read_add_up(tmp_path: Path) -> None:
         pieces.write_piece(tmp_path, name, pieces.piece(found, 2.0))
     assert (tmp_path / "wine+kernel-density.json").is_file()
     whole = pieces.merge(pieces.read_pieces(tmp_path))
-    assert whole["methods"] == {**ONE["methods"], **OTHER["methods"]}  # type: ignore[dict-item]
+    assert whole["methods"] == {**ONE["methods"], **OTHER["methods"]}
     assert whole["seconds"] == 4.0
     assert len(whole["pieces"]) == 2
     assert {"command", "config", "seed", "device", "commit", "torch", "processor"} <= set(whole)

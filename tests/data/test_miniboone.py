@@ -101,12 +101,14 @@ def test_subset_is_cut_to_the_columns_known_everywhere(tmp_path: Path) -> None:
 
 
 def test_subset_with_missing_values_is_refused(tmp_path: Path) -> None:
-    tables = dict.fromkeys(("train_first1523", "val", "test"), np.zeros((6, 43)))
+    zeros = np.zeros((6, 43))
     np.savez(
         tmp_path / "subset.npz",
         extra_train_nan3=np.full((6, 43), np.nan),
         cols40=np.arange(40),
-        **tables,  # type: ignore[arg-type]
+        train_first1523=zeros,
+        val=zeros,
+        test=zeros,
     )
     with pytest.raises(AemError, match="train split of miniboone-40 has missing"):
         miniboone.read_subset(tmp_path / "subset.npz")

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import nn
@@ -21,7 +22,7 @@ from aem.vae.priors import (
     quadrature_prior,
 )
 
-CONFIG = {
+CONFIG: dict[str, Any] = {
     "features": 3,
     "hidden": 16,
     "blocks": 1,
@@ -34,7 +35,7 @@ CONFIG = {
 
 
 def aem(randomise: Callable[[nn.Module], None], energy: str = "relative") -> AEM:
-    model = AEM(ModelConfig(**{**CONFIG, "energy": energy}))  # type: ignore[arg-type]
+    model = AEM(ModelConfig(**{**CONFIG, "energy": energy}))
     randomise(model)
     return model.eval()
 

@@ -57,7 +57,7 @@ class Scorer:
 
     @torch.no_grad()
     def proposal(self, x: Float[Tensor, "B D"], first: int) -> Columns:
-        """ResMADE-MoG: the proposal alone."""
+        """The proposal alone."""
         parts = []
         for member, exact in zip(self.members, self.exact, strict=True):
             z = exact.standardise(member.arrange(x))

@@ -14,14 +14,15 @@ def compiled(parts: Iterable[nn.Module], *, enabled: bool) -> Iterator[None]:
     In place and only for a while: what is trained is the same module with the same names. Where nothing
     can be compiled, for want of a compiler, say, PyTorch tells so and goes on without.
     """
-    chosen = tuple(parts) if enabled else ()
+    if not enabled:
+        yield
+        return
+    chosen = tuple(parts)
     for part in chosen:
         part.compile(dynamic=False)
-    strict = torch._dynamo.config.suppress_errors
-    torch._dynamo.config.suppress_errors = True
     try:
-        yield
+        with torch._dynamo.config.patch(suppress_errors=True):
+            yield
     finally:
-        torch._dynamo.config.suppress_errors = strict
         for part in chosen:
             part._compiled_call_impl = None
