@@ -1,5 +1,10 @@
 """The fused energy network against PyTorch in float64, forward and gradients."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor
@@ -116,6 +121,17 @@ def test_forward_and_gradients_agree_with_the_twin(
     assert relative(f, reference) < 2.5 * relative(usual, reference) + 1e-3
     for a, b, c in zip(found, expected, mixed, strict=True):
         assert relative(a, b) < 2.5 * relative(c, b) + 1e-3
+
+
+def test_the_kernels_compile_for_a_gpu(tmp_path: Path) -> None:
+    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    environment["TRITON_CACHE_DIR"] = str(tmp_path)
+    script = Path(__file__).with_name("compile_for_gpu.py")
+    done = subprocess.run(
+        [sys.executable, str(script)], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert list(tmp_path.rglob("energy_backward.cubin"))
 
 
 def test_dropout_masks_are_as_random_as_they_should_be() -> None:

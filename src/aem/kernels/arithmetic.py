@@ -23,6 +23,27 @@ def activate(h, TANH: tl.constexpr):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
+def activate_for(h, KIND: tl.constexpr, TANH: tl.constexpr, NATIVE: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The same with the digits that `KIND` can hold; a GPU has one instruction for such a tanh."""
+    if TANH and NATIVE and tl.bfloat16 == KIND:
+        return tl.inline_asm_elementwise(
+            "tanh.approx.f32 $0, $1;", "=r,r", [h], dtype=tl.float32, is_pure=True, pack=1
+        )
+    return activate(h, TANH)
+
+
+@triton.jit
+def activate_to(h, KIND: tl.constexpr, TANH: tl.constexpr, NATIVE: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The same as numbers of that kind; a GPU clamps as it rounds, in one instruction."""
+    if not TANH and NATIVE and tl.bfloat16 == KIND:
+        asm: tl.constexpr = "cvt.rn.relu.bf16x2.f32 $0, $2, $1;"
+        return tl.inline_asm_elementwise(
+            asm, "=r,r,r", [h], dtype=tl.bfloat16, is_pure=True, pack=2
+        )
+    return activate_for(h, KIND, TANH, NATIVE).to(KIND)
+
+
+@triton.jit
 def times_slope(g, a, TANH: tl.constexpr):  # type: ignore[no-untyped-def]
     """A slope behind an activation, carried through it; `a` is the activation's value."""
     if TANH:
@@ -57,14 +78,20 @@ def row_hash(rows, seed):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def dropped(a, hashed, multipliers, threshold, scale):  # type: ignore[no-untyped-def]
-    """Dropout: what a hash of (row, column, layer) keeps of an activation, scaled.
+def kept(a, hashed, multipliers, threshold):  # type: ignore[no-untyped-def]
+    """What a hash of (row, column, layer) keeps of `a`.
 
     Rows are hashed and columns have their `multipliers`; per entry remains one product, whose upper
     bits are as good as independent for different columns (multiplicative hashing).
     """
-    kept = hashed[:, None] * multipliers.to(tl.uint32)[None, :] >= threshold.to(tl.uint32)
-    return tl.where(kept, a * scale, 0.0)
+    lucky = hashed[:, None] * multipliers.to(tl.uint32)[None, :] >= threshold.to(tl.uint32)
+    return tl.where(lucky, a, 0.0)
+
+
+@triton.jit
+def dropped(a, hashed, multipliers, threshold, scale):  # type: ignore[no-untyped-def]
+    """Dropout: what is kept of an activation, scaled."""
+    return kept(a * scale, hashed, multipliers, threshold)
 
 
 @triton.jit

@@ -49,7 +49,7 @@ class Launch:
 FORWARD = {32: Launch(128, 4, 2), 64: Launch(128, 8, 2), 128: Launch(128, 8, 2)}
 SINGLE = {32: Launch(64, 4, 1), 64: Launch(64, 4, 1), 128: Launch(64, 4, 1)}  # in float32
 PIECES = {32: 1, 64: 1, 128: 2}  # that the inner layer of a block is taken in, forward
-BACKWARD = {32: Launch(64, 4, 3), 64: Launch(64, 4, 3), 128: Launch(32, 8, 3)}
+BACKWARD = {32: Launch(64, 4, 3), 64: Launch(64, 4, 3), 128: Launch(64, 8, 3)}
 TOP = Launch(32, 4, programs=4 * PROGRAMS)
 INPUTS = Launch(32, 4, programs=4 * PROGRAMS)  # rows: conditionals
 
@@ -114,7 +114,7 @@ class FusedEnergy(torch.autograd.Function):
         top_parts = grad.new_empty((min(TOP.programs, tiles), 2, hidden))
         energy_top[(len(top_parts),)](
             grad, final, saved[-1], slopes, top_parts, grad.numel(), tiles,
-            H=hidden, ROWS=TOP.rows, TANH=ctx.tanh, num_warps=TOP.warps,
+            H=hidden, ROWS=TOP.rows, TANH=ctx.tanh, BACKWARDS=True, num_warps=TOP.warps,
         )  # fmt: skip
         by_final = sum_parts(top_parts)
         through = _narrow_backward if hidden <= WIDEST else wide_backward
@@ -126,7 +126,8 @@ class FusedEnergy(torch.autograd.Function):
         parts = grad.new_empty((programs, 2 + 2 * f, hidden))
         energy_inputs[(programs,)](
             x, frequencies, slopes, by_projected, parts, conditionals, nodes, period, f, tiles,
-            H=hidden, PADDED=_padded(f), TILE=INPUTS.rows, num_warps=INPUTS.warps,
+            H=hidden, PADDED=_padded(f), TILE=INPUTS.rows, BACKWARDS=len(saved) // 2 % 2 == 1,
+            NATIVE=x.is_cuda, num_warps=INPUTS.warps,
         )  # fmt: skip
         by_input = sum_parts(parts)
         return (
@@ -159,7 +160,7 @@ def _narrow_forward(call: Evaluation, saved: Tensor, seed: Tensor) -> Tensor:
         int(call.dropout * 2**32), 1 / (1 - call.dropout),
         H=hidden, PADDED=_padded(frequencies.shape[-1]), BLOCKS=count, ROWS=launch.rows,
         PIECES=PIECES[hidden], TANH=call.tanh, DROPOUT=call.dropout > 0, SAVE=len(saved) > 0,
-        STAGES=launch.stages, num_warps=launch.warps,
+        NATIVE=x.is_cuda, STAGES=launch.stages, num_warps=launch.warps,
     )  # fmt: skip
     return out
 
@@ -173,13 +174,15 @@ def _narrow_backward(
     tiles = whole // launch.rows
     programs = min(launch.programs, triton.cdiv(tiles, TILES))
     parts = memory.gradients.new_empty((programs, layers - 1, layer))
-    for k in reversed(range(layers // 2)):
+    blocks = layers // 2
+    for k in reversed(range(blocks)):
         # In place: a tile of slopes is read by the program that writes it.
         energy_backward[(programs,)](
             slopes, saved[2 * k], saved[2 * k + 1], memory.half[2 * k * layer :], slopes,
             parts[:, 2 * k], tiles, parts.stride(0), 1 / (1 - dropout),
-            H=hidden, ROWS=launch.rows, TANH=tanh, DROPOUT=dropout > 0, STAGES=launch.stages,
-            num_warps=launch.warps,
+            H=hidden, ROWS=launch.rows, TANH=tanh, DROPOUT=dropout > 0,
+            BACKWARDS=(blocks - k) % 2 == 0, NATIVE=slopes.is_cuda,
+            STAGES=launch.stages, num_warps=launch.warps,
         )  # fmt: skip
     sum_parts(parts, memory.gradients)
     return slopes

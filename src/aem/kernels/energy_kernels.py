@@ -5,8 +5,11 @@ import triton.language as tl
 
 from aem.kernels.arithmetic import (
     activate,
+    activate_for,
+    activate_to,
     dot,
     dropped,
+    kept,
     row_hash,
     times_dropped_slope,
     times_slope,
@@ -14,17 +17,28 @@ from aem.kernels.arithmetic import (
 
 
 @triton.jit
-def _waves(x, frequency_ptr, place, F, PADDED: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Sines and cosines of x at the frequencies of its column, with their amplitudes."""
+def _waves(x, frequency_ptr, place, F, PADDED: tl.constexpr, ROUGH: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Sines and cosines of x at the frequencies of its column, with their amplitudes.
+
+    `ROUGH` ones, by the GPU's own instructions, are right to more digits than bfloat16 has.
+    """
     f = tl.arange(0, PADDED)
     omega = tl.load(
         frequency_ptr + place[:, None] * F + f[None, :], mask=(f < F)[None, :], other=0.0
     )
     amplitude = tl.rsqrt(tl.maximum(omega.to(tl.float32) * 0.3183098861837907, 1.0))
     phase = x[:, None] * omega
-    if phase.dtype == tl.float64:
+    if ROUGH or phase.dtype == tl.float64:
         # A high frequency leaves few digits of the phase after the turns are taken off.
         phase = (phase - tl.floor(phase * 0.15915494309189535) * 6.283185307179586).to(tl.float32)
+    if ROUGH:
+        sine = tl.inline_asm_elementwise(
+            "sin.approx.f32 $0, $1;", "=r,r", [phase], dtype=tl.float32, is_pure=True, pack=1
+        )
+        cosine = tl.inline_asm_elementwise(
+            "cos.approx.f32 $0, $1;", "=r,r", [phase], dtype=tl.float32, is_pure=True, pack=1
+        )
+        return amplitude * sine, amplitude * cosine
     return amplitude * tl.sin(phase), amplitude * tl.cos(phase)
 
 
@@ -35,7 +49,7 @@ def energy_forward(  # type: ignore[no-untyped-def]
     M, LAYER, S, PERIOD, F, threshold, scale,
     H: tl.constexpr, PADDED: tl.constexpr, BLOCKS: tl.constexpr, ROWS: tl.constexpr,
     PIECES: tl.constexpr, TANH: tl.constexpr, DROPOUT: tl.constexpr, SAVE: tl.constexpr,
-    STAGES: tl.constexpr,
+    NATIVE: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """f of a tile of nodes, through all layers; with SAVE also what the matrices read."""
     KIND: tl.constexpr = matrix_ptr.dtype.element_ty
@@ -54,7 +68,8 @@ def energy_forward(  # type: ignore[no-untyped-def]
     h += x.to(tl.float32)[:, None] * tl.load(value_ptr + columns * E).to(tl.float32)[None, :]
     h += tl.load(first_bias_ptr + columns).to(tl.float32)[None, :]
     if PADDED > 0:
-        sines, cosines = _waves(x, frequency_ptr, conditional % PERIOD, F, PADDED)
+        ROUGH: tl.constexpr = NATIVE and tl.bfloat16 == KIND
+        sines, cosines = _waves(x, frequency_ptr, conditional % PERIOD, F, PADDED, ROUGH)
         f = tl.arange(0, PADDED)
         weights = value_ptr + columns[None, :] * E + f[:, None]
         known = (f < F)[:, None]
@@ -69,7 +84,7 @@ def energy_forward(  # type: ignore[no-untyped-def]
     if DROPOUT:
         hashed = row_hash(rows, tl.load(seed_ptr))
     for k in tl.range(BLOCKS, num_stages=STAGES):
-        a = activate(h, TANH).to(KIND)
+        a = activate_to(h, KIND, TANH, NATIVE)
         if SAVE:
             tl.store(saved_here + 2 * k * LAYER + here, a)
         # In pieces of the inner layer: the product of one overlaps with the activation of another.
@@ -78,11 +93,18 @@ def energy_forward(  # type: ignore[no-untyped-def]
             inner = matrix_ptr + 2 * k * STRIDE
             first = tl.load(inner + units[:, None] * H + columns[None, :])
             t = dot(a, tl.trans(first), tl.zeros((ROWS, WIDTH), tl.float32))
-            t += tl.load(bias_ptr + 2 * k * STRIDE + H * H + units).to(tl.float32)[None, :]
-            u = activate(t, TANH)
+            bias = tl.load(bias_ptr + 2 * k * STRIDE + H * H + units).to(tl.float32)
             if DROPOUT:
-                u = dropped(u, hashed, tl.load(multiplier_ptr + k * H + units), threshold, scale)
-            u = u.to(KIND)
+                factors = tl.load(multiplier_ptr + k * H + units)
+                if TANH:
+                    t = activate_for(t + bias[None, :], KIND, TANH, NATIVE)
+                    u = dropped(t, hashed, factors, threshold, scale).to(KIND)
+                else:
+                    # Scaled before the ReLU, which does not mind: one instruction with the bias.
+                    t = kept(t * scale + (bias * scale)[None, :], hashed, factors, threshold)
+                    u = activate_to(t, KIND, TANH, NATIVE)
+            else:
+                u = activate_to(t + bias[None, :], KIND, TANH, NATIVE)
             if SAVE:
                 local = tl.arange(0, ROWS)[:, None] * H + units[None, :]
                 tl.store(saved_here + (2 * k + 1) * LAYER + local, u)
@@ -98,9 +120,20 @@ def energy_forward(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
+def _turned(tile, TILES, BACKWARDS: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Tiles in their order, or from the last to the first.
+
+    A kernel goes against the order of the one before: what that wrote last is still in the cache.
+    """
+    if BACKWARDS:
+        tile = TILES - 1 - tile
+    return tile
+
+
+@triton.jit
 def energy_top(  # type: ignore[no-untyped-def]
     grad_ptr, final_ptr, last_ptr, out_ptr, part_ptr, M, TILES,
-    H: tl.constexpr, ROWS: tl.constexpr, TANH: tl.constexpr,
+    H: tl.constexpr, ROWS: tl.constexpr, TANH: tl.constexpr, BACKWARDS: tl.constexpr,
 ):  # fmt: skip
     """The slopes behind the last block, and a part [2, H] of the final layer's gradient."""
     columns = tl.arange(0, H)
@@ -110,7 +143,8 @@ def energy_top(  # type: ignore[no-untyped-def]
     total = tl.zeros((ROWS, H), tl.float32)
     bias = tl.zeros((ROWS,), tl.float32)
     size = tl.full((), ROWS * H, tl.int64)
-    for tile in tl.range(tl.program_id(0), TILES, tl.num_programs(0)):
+    for turn in tl.range(tl.program_id(0), TILES, tl.num_programs(0)):
+        tile = _turned(turn, TILES, BACKWARDS)
         rows = tile * ROWS + local
         # Rows beyond the last have no slope, and so no part in anything below.
         grad = tl.load(grad_ptr + rows, mask=rows < M, other=0.0)
@@ -125,14 +159,29 @@ def energy_top(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
+def _settled(total, NATIVE: tl.constexpr):  # type: ignore[no-untyped-def]
+    """A sum of products as it is, but waited for.
+
+    Left running into the next round, it makes the assembler start every product on its own.
+    """
+    if NATIVE:
+        total = tl.inline_asm_elementwise(
+            "mov.b32 $0, $1;", "=r,r", [total], dtype=tl.float32, is_pure=True, pack=1
+        )
+    return total
+
+
+@triton.jit
 def energy_backward(  # type: ignore[no-untyped-def]
     above_ptr, a_ptr, u_ptr, matrix_ptr, out_ptr, part_ptr, TILES, PART, scale,
     H: tl.constexpr, ROWS: tl.constexpr, TANH: tl.constexpr, DROPOUT: tl.constexpr,
-    STAGES: tl.constexpr,
+    BACKWARDS: tl.constexpr, NATIVE: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """One residual block: from the slopes above it those below it, and its weights' gradients.
 
-    Biases' gradients are products with ones: a sum across warps would cost more than all the rest.
+    Slopes lie as [H, ROWS], a unit a row: tensor cores take 64 rows at once, and there is room for few
+    nodes. Biases' gradients are products with ones, as a sum across warps would cost more than all the
+    rest; both share a sum, half of its columns each.
     """
     KIND: tl.constexpr = matrix_ptr.dtype.element_ty
     STRIDE: tl.constexpr = H * H + H  # a matrix and its bias
@@ -140,41 +189,45 @@ def energy_backward(  # type: ignore[no-untyped-def]
     columns = tl.arange(0, H)
     here = tl.arange(0, ROWS)[:, None] * H + columns[None, :]
     square = columns[:, None] * H + columns[None, :]
-    first = tl.load(matrix_ptr + square)
-    second = tl.load(matrix_ptr + STRIDE + square)
+    first = tl.trans(tl.load(matrix_ptr + square))
+    second = tl.trans(tl.load(matrix_ptr + STRIDE + square))
     by_first = tl.zeros((H, H), tl.float32)
     by_second = tl.zeros((H, H), tl.float32)
-    first_bias = tl.zeros((H, 16), tl.float32)
-    second_bias = tl.zeros((H, 16), tl.float32)
-    ones = tl.full((ROWS, 16), 1.0, KIND)
+    by_biases = tl.zeros((H, 16), tl.float32)
+    left = tl.arange(0, 16)[None, :] < 8
+    ones_left = tl.where(left, 1.0, tl.zeros((ROWS, 16), tl.float32)).to(KIND)
+    ones_right = tl.where(left, 0.0, tl.full((ROWS, 16), 1.0, tl.float32)).to(KIND)
     size = tl.full((), ROWS * H, tl.int64)
-    for tile in tl.range(program, TILES, tl.num_programs(0), num_stages=STAGES):
-        base = tile * size
+    for turn in tl.range(program, TILES, tl.num_programs(0), num_stages=STAGES):
+        base = _turned(turn, TILES, BACKWARDS) * size
         u = tl.load(u_ptr + base + here)
         a = tl.load(a_ptr + base + here)
-        outer = tl.load(above_ptr + base + here)
-        du = dot(outer, second, tl.zeros((ROWS, H), tl.float32))
-        inner = times_dropped_slope(du, u, scale, TANH, DROPOUT).to(KIND)
-        da = dot(inner, first, tl.zeros((ROWS, H), tl.float32))
-        dh = outer.to(tl.float32) + times_slope(da, a, TANH)
-        tl.store(out_ptr + base + here, dh.to(KIND))
-        by_second = dot(tl.trans(outer), u, by_second)
-        by_first = dot(tl.trans(inner), a, by_first)
-        second_bias = dot(tl.trans(outer), ones, second_bias)
-        first_bias = dot(tl.trans(inner), ones, first_bias)
+        above = tl.load(above_ptr + base + here)
+        outer = tl.trans(above)
+        du = dot(second, outer, tl.zeros((H, ROWS), tl.float32))
+        inner = times_dropped_slope(du, tl.trans(u), scale, TANH, DROPOUT).to(KIND)
+        da = dot(first, inner, tl.zeros((H, ROWS), tl.float32))
+        dh = outer.to(tl.float32) + times_slope(da, tl.trans(a), TANH)
+        tl.store(out_ptr + base + here, tl.trans(dh.to(KIND)))
+        by_second = _settled(dot(outer, u, by_second), NATIVE)
+        by_first = _settled(dot(inner, a, by_first), NATIVE)
+        by_biases = dot(outer, ones_left, by_biases)
+        by_biases = _settled(dot(inner, ones_right, by_biases), NATIVE)
     mine = part_ptr + program.to(tl.int64) * PART
     tl.store(mine + square, by_first)
-    tl.store(mine + H * H + columns, tl.sum(first_bias, 1) / 16)
+    tl.store(mine + H * H + columns, tl.sum(tl.where(left, 0.0, by_biases), 1) / 8)
     tl.store(mine + STRIDE + square, by_second)
-    tl.store(mine + STRIDE + H * H + columns, tl.sum(second_bias, 1) / 16)
+    tl.store(mine + STRIDE + H * H + columns, tl.sum(tl.where(left, by_biases, 0.0), 1) / 8)
 
 
 @triton.jit
 def energy_inputs(  # type: ignore[no-untyped-def]
     x_ptr, frequency_ptr, slopes_ptr, projected_ptr, part_ptr, C, S, PERIOD, F, TILES,
-    H: tl.constexpr, PADDED: tl.constexpr, TILE: tl.constexpr,
+    H: tl.constexpr, PADDED: tl.constexpr, TILE: tl.constexpr, BACKWARDS: tl.constexpr,
+    NATIVE: tl.constexpr,
 ):  # fmt: skip
     """Gradients of what the first layer read: a conditional's context, the bias, embedded values."""
+    ROUGH: tl.constexpr = NATIVE and tl.bfloat16 == slopes_ptr.dtype.element_ty
     program = tl.program_id(0)
     columns = tl.arange(0, H)
     bias = tl.zeros((TILE, H), tl.float32)
@@ -182,7 +235,8 @@ def energy_inputs(  # type: ignore[no-untyped-def]
     if PADDED > 0:
         by_sine = tl.zeros((H, PADDED), tl.float32)
         by_cosine = tl.zeros((H, PADDED), tl.float32)
-    for tile in tl.range(program, TILES, tl.num_programs(0)):
+    for turn in tl.range(program, TILES, tl.num_programs(0)):
+        tile = _turned(turn, TILES, BACKWARDS)
         conditional = tile * TILE + tl.arange(0, TILE)
         inside = conditional < C
         first = conditional.to(tl.int64) * S
@@ -198,7 +252,7 @@ def energy_inputs(  # type: ignore[no-untyped-def]
             total += wide
             linear += wide * x[:, None]
             if PADDED > 0:
-                sines, cosines = _waves(x, frequency_ptr, conditional % PERIOD, F, PADDED)
+                sines, cosines = _waves(x, frequency_ptr, conditional % PERIOD, F, PADDED, ROUGH)
                 by_sine = dot(tl.trans(g), sines.to(g.dtype), by_sine)
                 by_cosine = dot(tl.trans(g), cosines.to(g.dtype), by_cosine)
         bias += total
