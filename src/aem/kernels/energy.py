@@ -170,21 +170,21 @@ def _narrow_backward(
 ) -> Tensor:
     """From the slopes behind all blocks to those below them; a block a launch."""
     layers, whole, hidden = saved.shape
-    launch, layer = BACKWARD[hidden], hidden * hidden + hidden
+    launch, blocks = BACKWARD[hidden], layers // 2
+    size = 2 * (hidden * hidden + hidden)  # of a block's two matrices with their biases
     tiles = whole // launch.rows
-    programs = min(launch.programs, triton.cdiv(tiles, TILES))
-    parts = memory.gradients.new_empty((programs, layers - 1, layer))
-    blocks = layers // 2
+    parts = memory.gradients.new_empty((min(launch.programs, triton.cdiv(tiles, TILES)), size))
     for k in reversed(range(blocks)):
+        here = slice(k * size, (k + 1) * size)
         # In place: a tile of slopes is read by the program that writes it.
-        energy_backward[(programs,)](
-            slopes, saved[2 * k], saved[2 * k + 1], memory.half[2 * k * layer :], slopes,
-            parts[:, 2 * k], tiles, parts.stride(0), 1 / (1 - dropout),
-            H=hidden, ROWS=launch.rows, TANH=tanh, DROPOUT=dropout > 0,
-            BACKWARDS=(blocks - k) % 2 == 0, NATIVE=slopes.is_cuda,
-            STAGES=launch.stages, num_warps=launch.warps,
+        energy_backward[(len(parts),)](
+            slopes, saved[2 * k], saved[2 * k + 1], memory.half[here], slopes, parts, tiles, size,
+            1 / (1 - dropout), H=hidden, ROWS=launch.rows, TANH=tanh, DROPOUT=dropout > 0,
+            BACKWARDS=(blocks - k) % 2 == 0, NATIVE=slopes.is_cuda, STAGES=launch.stages,
+            num_warps=launch.warps,
         )  # fmt: skip
-    sum_parts(parts, memory.gradients)
+        # Block by block: the parts are still in the cache.
+        sum_parts(parts, memory.gradients[here])
     return slopes
 
 
