@@ -67,7 +67,7 @@ def rate_table(run: dict[str, Any], part: str) -> str:
         for name in names:
             cell, base = figure(rates[name]), rates["textbook"]
             if name.startswith("ours") and base and rates[name]:
-                cell += f" ({rates[name] / base:,.0f} ×)"
+                cell += f" ({times(rates[name] / base)} ×)"
             cells.append(cell)
         rows.append([shape, *cells])
     return markdown(["shape", *names], rows)
@@ -111,6 +111,11 @@ def figure(value: float | None) -> str:
     if value is None:
         return "—"
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def times(ratio: float) -> str:
+    """So many times as fast; what is less than ten with a digit more."""
+    return f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.1f}"
 
 
 def authors_table() -> str:

@@ -63,7 +63,7 @@ def test_command(
         assert (results / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     printed = capsys.readouterr().out
     assert "figure2: no data, as dimensionality/dimensionality.json is missing" in printed
-    assert "figure5: no data, as calibration/power.json" in printed
+    assert "figure5: no data, as calibration/einstein.json" in printed
     assert not (results / "figures" / "figure5.png").exists()
 
 

@@ -68,6 +68,14 @@ def test_leftovers_of_rejection_are_inverted(monkeypatch: pytest.MonkeyPatch) ->
     assert stats.kstest(pit_of(sampling.by_rejection, 100), "uniform").pvalue > 1e-3
 
 
+def test_many_tries_in_the_first_round_are_as_exact_as_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As on a GPU, where a round of many points takes no longer than one of few."""
+    monkeypatch.setattr(sampling, "BUSY", {"cpu": 2**14})
+    assert stats.kstest(pit_of(sampling.by_rejection), "uniform").pvalue > 1e-3
+
+
 def test_methods() -> None:
     model = rough_model()
     for method in ("exact", "inverse", "resample", "proposal"):

@@ -33,7 +33,7 @@ def _record(path: Path) -> dict[str, Any]:
         raise AemError(f"{path} is not a result file, or a damaged one") from error
 
 
-CALIBRATED: Final = tuple(f"calibration/{name}.json" for name in ("power", "bsds300"))
+CALIBRATED: Final = tuple(f"calibration/{name}.json" for name in ("einstein", "power", "bsds300"))
 
 
 def _calibration(results: Path, out: Path) -> None:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 RESAMPLED = 100  # proposals a resampled value is chosen from, as in the paper
 BLOCK = 2**14  # rows drawn together: bounds memory, large enough to keep the processor busy
 MOST_ROUNDS = 200
+MOST_TRIES = 64  # of a value a round
+BUSY = {"cuda": 2**17}  # points a round evaluates as fast as one
 
 
 def draw(
@@ -83,8 +85,12 @@ def by_rejection(conditionals: Conditionals) -> Float[Tensor, " B"]:
         return by_inversion(conditionals)
     result = torch.empty_like(conditionals.proposal.batch)
     waiting = torch.arange(len(result), device=result.device)
+    at_once = BUSY.get(result.device.type, 0)
     tries = 1
     for _ in range(MOST_ROUNDS):
+        if not len(waiting):
+            return result
+        tries = min(max(tries, at_once // len(waiting)), MOST_TRIES)
         some = conditionals.select(waiting)
         y = proposal_draws(some, tries)
         accepted = torch.rand_like(y).log() < some.log_weight(y)
@@ -93,11 +99,10 @@ def by_rejection(conditionals: Conditionals) -> Float[Tensor, " B"]:
         first = accepted.to(torch.uint8).argmax(-1, keepdim=True)
         result[waiting[hit]] = y.gather(-1, first)[hit, 0]
         waiting = waiting[~hit]
-        if not len(waiting):
-            return result
         # The fewer are left, the less likely they accept: give them more tries a round.
-        tries = min(2 * tries, 64)
-    result[waiting] = by_inversion(conditionals.select(waiting))
+        tries *= 2
+    if len(waiting):
+        result[waiting] = by_inversion(conditionals.select(waiting))
     return result
 
 

@@ -42,7 +42,7 @@ def _waves(x, frequency_ptr, place, F, PADDED: tl.constexpr, ROUGH: tl.constexpr
     return amplitude * tl.sin(phase), amplitude * tl.cos(phase)
 
 
-@triton.jit(do_not_specialize=["M", "S"])  # of scores and samples, ever other numbers
+@triton.jit(do_not_specialize=["M", "S", "PERIOD"])  # of scores and samples, ever other numbers
 def energy_forward(  # type: ignore[no-untyped-def]
     x_ptr, frequency_ptr, projected_ptr, first_bias_ptr, value_ptr, matrix_ptr, bias_ptr, final_ptr,
     final_bias_ptr, multiplier_ptr, out_ptr, saved_ptr, seed_ptr,
