@@ -87,23 +87,25 @@ def test_the_same_row_has_the_same_score_in_any_company(context: int) -> None:
     rows = rows_of(model, 6)
     given = context_for(model, 6)
 
-    def score(order: Tensor, settings: Quadrature | None = None) -> Tensor:
+    def score(order: Tensor, tolerance: float, memory: int = 0) -> Tensor:
         distribution = model(None if given is None else given[order])
+        settings = Quadrature(tolerance=tolerance, memory=memory)
         scores: Scores = distribution.scores(rows[order], settings)
         return scores.log_prob.sum(-1)
 
     everything = torch.arange(6)
-    reference = score(everything)
-    backwards = everything.flip(0)
-    torch.testing.assert_close(score(backwards), reference.flip(0), rtol=0, atol=1e-10)
-    torch.testing.assert_close(score(everything[5:6]), reference[5:6], rtol=0, atol=1e-10)
-    torch.testing.assert_close(score(everything[2:5]), reference[2:5], rtol=0, atol=1e-10)
-    for memory in (2**18, 2**20):
-        torch.testing.assert_close(
-            score(everything, Quadrature(memory=memory)), reference, rtol=0, atol=1e-10
-        )
-    least = score(everything[:1], Quadrature(memory=1))
-    torch.testing.assert_close(least, reference[:1], rtol=0, atol=1e-10)
+    # Energies are computed in float32, where that suffices, and in float64.
+    for tolerance, rounding in ((1e-3, 1e-8), (1e-5, 1e-10)):
+        reference = score(everything, tolerance)
+        for some in (everything.flip(0), everything[5:6], everything[2:5]):
+            torch.testing.assert_close(
+                score(some, tolerance), reference[some], rtol=0, atol=rounding
+            )
+        for memory in (2**18, 2**20):
+            again = score(everything, tolerance, memory)
+            torch.testing.assert_close(again, reference, rtol=0, atol=rounding)
+        least = score(everything[:1], tolerance, memory=1)
+        torch.testing.assert_close(least, reference[:1], rtol=0, atol=rounding)
     if given is None:
         single = model().log_prob(rows.float())
         alone = torch.stack([model().log_prob(row) for row in rows.float()])

@@ -119,7 +119,8 @@ def test_rows_do_not_leak_into_each_other(conditional: AEM, training: bool) -> N
     x[2], context[2] = x[2] + 1, context[2] - 1
     after = score()
     others = torch.arange(6) != 2
-    assert torch.equal(before[others], after[others])
+    # How a product of float32 matrices is rounded may depend on all rows.
+    torch.testing.assert_close(before[others], after[others], rtol=0, atol=1e-8)
     assert before[2] != after[2]
 
 

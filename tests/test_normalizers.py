@@ -8,9 +8,9 @@ import torch
 from scipy.integrate import quad
 from torch import Tensor
 
-from aem import AemError
+from aem import AemError, normalizers
 from aem.conditionals import Conditionals, EnergyForm
-from aem.normalizers import Normalizer, Quadrature, normalizer
+from aem.normalizers import SINGLE_SUFFICES, Normalizer, Quadrature, normalizer
 from aem.proposals import GaussianMixture
 from rough import flat_conditionals, given, rough_model, uniform
 
@@ -61,6 +61,21 @@ def test_errors_cover_and_are_small_on_many_rough_conditionals() -> None:
     miss, error = torch.cat(misses), torch.cat(stated)
     assert float((miss <= error).double().mean()) >= 0.999
     assert float(miss.median()) <= 1e-5
+
+
+def test_where_energies_are_in_float32_a_twentieth_of_the_tolerance_is_lost_at_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lost = []
+    for seed in range(5):
+        conditionals = flat_conditionals(rough_model(size=2.0, seed=seed, top=40.0), 10)
+        single = solve(conditionals, SINGLE_SUFFICES)
+        with monkeypatch.context() as patch:
+            patch.setattr(normalizers, "SINGLE_SUFFICES", math.inf)
+            double = solve(conditionals, SINGLE_SUFFICES)
+        assert not torch.equal(single.log_z, double.log_z)
+        lost.append((single.log_z - double.log_z).abs())
+    assert float(torch.cat(lost).max()) <= 0.05 * SINGLE_SUFFICES
 
 
 @torch.no_grad()

@@ -48,7 +48,6 @@ class Conditionals:
     form: EnergyForm
     # Where the network sees values relative to their proposal: its mean and deviation
     frame: tuple[Float[Tensor, "*B"], Float[Tensor, "*B"]] | None = None
-    single: bool = False  # energies in float32, where a kernel for that is at hand
 
     def network(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
         """f, what the energy network says at each node."""
@@ -61,9 +60,7 @@ class Conditionals:
             centre, spread = self.frame
             x = (x - centre[..., None]) / spread[..., None]
         x = x.clamp(-reach, reach)
-        if self.single and self.energy.fuses_in_single(x):
-            return self.energy.in_single(x, self.frequencies, self.projected)
-        return self.energy.at(x, self.frequencies, self.projected).to(x.dtype)
+        return self.energy.at(x, self.frequencies, self.projected)
 
     def negative_energy(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
         """From f to a number that is at most zero (without log q in either form)."""
@@ -123,6 +120,10 @@ class Conditionals:
             energy=copy.deepcopy(self.energy).double(),
             frame=self._frame(Tensor.double),
         )
+
+    def with_single_energy(self) -> "Conditionals":
+        """The same, its energies by float32 arithmetic: on most machines in less than half the time."""
+        return replace(self, energy=copy.deepcopy(self.energy).float())
 
     def flatten(self) -> "Conditionals":
         """One batch axis, for algorithms that treat each conditional on its own."""

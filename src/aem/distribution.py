@@ -1,7 +1,8 @@
 """The distribution a model stands for: exact log densities, conditionals and samples.
 
-Scores are computed in float64 whatever the type of the model: the same row then gives the same
-number in any batch, because rounding is far below anything that steers the adaptive rule.
+Scores are computed in float64 whatever the type of the model, but for energies where float32 will do:
+the same row then gives the same number in any batch, because rounding is far below anything that steers
+the adaptive rule.
 """
 
 from functools import cached_property

@@ -1,5 +1,6 @@
 """The fused energy network against PyTorch in float64, forward and gradients."""
 
+import copy
 import os
 import subprocess
 import sys
@@ -159,15 +160,16 @@ def test_in_single_precision_it_agrees_to_seven_digits(
     hidden: int, blocks: int, frequencies: int, activation: str
 ) -> None:
     """Scores and samples: float64 nodes, phases of a thousand turns, float32 energies."""
-    net = network(hidden, blocks, frequencies, activation).to(DEVICE).double()
+    net = network(hidden, blocks, frequencies, activation).to(DEVICE)
     conditionals, nodes = 37, 5
     x = torch.randn(conditionals, nodes, device=DEVICE, dtype=torch.float64)
     omega = 2.0**13 * torch.rand(conditionals, frequencies, device=DEVICE, dtype=torch.float64)
     projected = torch.randn(conditionals, hidden, device=DEVICE, dtype=torch.float64)
-    found = net.in_single(x, omega, projected)
-    expected = net(fourier_features(x, omega[:, None, :]), projected)
-    assert found.dtype == torch.float64
-    torch.testing.assert_close(found, expected, rtol=0, atol=3e-6)
+    found = net._fused_in_single(x, omega, projected)
+    expected = copy.deepcopy(net).double().at(x, omega, projected)
+    for single in (found, net.at(x, omega, projected)):
+        assert single.dtype == torch.float64
+        torch.testing.assert_close(single, expected, rtol=0, atol=3e-6)
     # A row's number does not depend on the rows around it.
-    alone = net.in_single(x[20:21], omega[20:21], projected[20:21])
+    alone = net._fused_in_single(x[20:21], omega[20:21], projected[20:21])
     assert torch.equal(alone, found[20:21])

@@ -88,13 +88,18 @@ class EnergyNetwork(nn.Module):
         frequencies: Float[Tensor, "*#B F"],
         projected: Float[Tensor, "*B H"],
     ) -> Float[Tensor, "*B S"]:
-        """f at the nodes x, embedded with each conditional's frequencies."""
+        """f at the nodes x, embedded with each conditional's frequencies.
+
+        Phases are of x's own precision, all else of the weights'.
+        """
         if fuses_energy(x, projected.shape[-1], len(self.blocks)):
             return self._fused(x, frequencies, projected)
-        if x.dtype == torch.float32 and self.fuses_in_single(x):
-            return self.in_single(x, frequencies, projected)
-        f: Tensor = self(fourier_features(x, frequencies[..., None, :]), projected)
-        return f
+        kind = self.final.weight.dtype
+        if kind == torch.float32 and fuses_inference(x, projected.shape[-1], len(self.blocks)):
+            return self._fused_in_single(x, frequencies, projected)
+        embedded = fourier_features(x, frequencies[..., None, :])
+        f: Tensor = self(embedded.to(kind), projected.to(kind))
+        return f.to(x.dtype)
 
     def _flat(self, x: Tensor, frequencies: Tensor, projected: Tensor) -> tuple[Tensor, ...]:
         """What the kernels read besides the blocks: one axis of conditionals, the outer layers."""
@@ -122,17 +127,8 @@ class EnergyNetwork(nn.Module):
         )
         return f.view(x.shape)
 
-    def fuses_in_single(self, x: Float[Tensor, "*B S"]) -> bool:
-        """Whether `in_single` takes this."""
-        return fuses_inference(x, self.final.in_features, len(self.blocks))
-
-    def in_single(
-        self,
-        x: Float[Tensor, "*B S"],
-        frequencies: Float[Tensor, "*#B F"],
-        projected: Float[Tensor, "*B H"],
-    ) -> Float[Tensor, "*B S"]:
-        """`at` by a fused kernel in float32, whatever the type of x, which the result has."""
+    def _fused_in_single(self, x: Tensor, frequencies: Tensor, projected: Tensor) -> Tensor:
+        """The same by a fused kernel in float32."""
         from aem.kernels.energy import energy_in_single
 
         flat = self._flat(x, frequencies, projected)
