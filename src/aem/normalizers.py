@@ -21,6 +21,7 @@ from aem.quadrature import (
 
 # Enough to keep a processor busy, little against what its machine has.
 MEMORY = {"cpu": 2**28, "cuda": 2**32}
+CACHED = {"cpu": 2**13}  # nodes at a time, where their activations had better stay in a cache
 PANEL_BYTES = 2048  # a panel with its node values, several times over while panels are rearranged
 # Literal energies may be large everywhere; below this exp() is about to leave the normal numbers.
 SMALLEST_LOG = -600.0
@@ -55,10 +56,12 @@ class Quadrature:
 
     def budget(self, conditionals: Conditionals) -> Budget:
         """Half of the memory for nodes being evaluated, half for panels."""
-        half = self.bytes_on(conditionals.projected.device) // 2
+        device = conditionals.projected.device
+        half = self.bytes_on(device) // 2
+        fit = nodes_within(half, conditionals)
         return Budget(
             max_nodes=self.max_nodes,
-            chunk=nodes_within(half, conditionals),
+            chunk=min(fit, CACHED.get(device.type, fit)),
             panels=max(half // PANEL_BYTES, 1),
         )
 
