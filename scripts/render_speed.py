@@ -67,7 +67,7 @@ def rate_table(run: dict[str, Any], part: str) -> str:
         for name in names:
             cell, base = figure(rates[name]), rates["textbook"]
             if name.startswith("ours") and base and rates[name]:
-                cell += f" ({times(rates[name] / base)} ×)"
+                cell += f" ({times(rates[name] / base)}\N{NO-BREAK SPACE}×)"
             cells.append(cell)
         rows.append([shape, *cells])
     return markdown(["shape", *names], rows)
