@@ -7,8 +7,8 @@ wanted (the residual, the weights' gradients), and dropout costs little: `bernou
 entry, here one 64-bit draw decides eight, and all blocks of a chunk share the draws. The rate is
 therefore a multiple of 1/256, and the scale follows the rate used, so that the mean is right.
 
-Kept for the backward pass: what the matrices of each block and the last layer read, after ReLU and
-dropout; its zeros say where no gradient flows.
+Kept for the backward pass, where there will be one: what the matrices of each block and the last layer
+read, after ReLU and dropout; its zeros say where no gradient flows.
 """
 
 from collections.abc import Iterator
@@ -79,47 +79,69 @@ class _Dropout:
             _zero_where(t, self.noise[first : first + len(t)], self.drop - 0.5)
 
 
+def _scale(drop: int) -> float:
+    """By which what dropout leaves is multiplied."""
+    return 256 / (256 - drop)
+
+
+def _through(
+    kept: Float[Tensor, "L N H"] | None,
+    embedded: Float[Tensor, "N E"],
+    projected: Float[Tensor, "C H"],
+    drop: int,
+    value: Float[Tensor, "H E"],
+    bias: Float[Tensor, " H"],
+    last: Float[Tensor, " H"],
+    last_bias: Float[Tensor, ""],
+    weights: tuple[Tensor, ...],
+) -> Float[Tensor, " N"]:
+    """f of all nodes. `kept`, if there is one, receives what the matrices read."""
+    blocks, (rows, _), hidden = len(weights) // 4, embedded.shape, len(bias)
+    nodes = rows // len(projected)
+    chunk = _chunk(nodes, rows)
+    first = [w.t().contiguous() for w in weights[0::4]]
+    second = [w.t().contiguous() for w in weights[2::4]]
+    shift = projected + bias
+    f = embedded.new_empty(rows)
+    stream = embedded.new_empty((chunk, hidden))
+    # Where nothing is kept, all blocks use the same memory.
+    brief = embedded.new_empty((2, chunk if kept is None else 0, hidden))
+    thin_out = _Dropout(drop, stream, blocks)
+    for some, conditionals in _chunks(chunk, nodes, rows):
+        count = some.stop - some.start
+        active, middle = brief[:, :count]
+        rooms = [active, middle] * blocks + [active] if kept is None else list(kept[:, some])
+        x = torch.mm(embedded[some], value.t(), out=stream[:count])
+        x.view(-1, nodes, hidden).add_(shift[conditionals, None])
+        thin_out.draw()
+        for i in range(blocks):
+            active, t = rooms[2 * i : 2 * i + 2]
+            torch.mm(torch.clamp_min(x, 0, out=active), first[i], out=t)
+            t.add_(weights[4 * i + 1]).clamp_min_(0)
+            thin_out(t, i)
+            x.add_(weights[4 * i + 3]).addmm_(t, second[i], alpha=_scale(drop))
+        torch.mv(torch.clamp_min(x, 0, out=rooms[-1]), last, out=f[some])
+    return f.add_(last_bias)
+
+
 class _Energy(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
         embedded: Tensor,
         projected: Tensor,
-        dropout: float,
+        drop: int,
         value: Tensor,
         bias: Tensor,
         last: Tensor,
         last_bias: Tensor,
         *weights: Tensor,
     ) -> Tensor:
-        blocks, (rows, _), hidden = len(weights) // 4, embedded.shape, len(bias)
-        nodes = rows // len(projected)
-        chunk = _chunk(nodes, rows)
-        drop = round(dropout * 256)
-        scale = 256 / (256 - drop)
-        first = [w.t().contiguous() for w in weights[0::4]]
-        second = [w.t().contiguous() for w in weights[2::4]]
-        shift = projected + bias
         # What the matrices read; its sign is the ReLU's (and the dropout's) mask.
-        kept = _room(embedded, 2 * blocks + 1, rows, hidden)
-        actives, middles, ends = kept[:blocks], kept[blocks : 2 * blocks], kept[-1]
-        f = embedded.new_empty(rows)
-        stream = embedded.new_empty((chunk, hidden))
-        thin_out = _Dropout(drop, stream, blocks)
-        for some, conditionals in _chunks(chunk, nodes, rows):
-            x = torch.mm(embedded[some], value.t(), out=stream[: some.stop - some.start])
-            x.view(-1, nodes, hidden).add_(shift[conditionals, None])
-            thin_out.draw()
-            for i in range(blocks):
-                active, t = actives[i, some], middles[i, some]
-                torch.mm(torch.clamp_min(x, 0, out=active), first[i], out=t)
-                t.add_(weights[4 * i + 1]).clamp_min_(0)
-                thin_out(t, i)
-                x.add_(weights[4 * i + 3]).addmm_(t, second[i], alpha=scale)
-            torch.mv(torch.clamp_min(x, 0, out=ends[some]), last, out=f[some])
+        kept = _room(embedded, len(weights) // 2 + 1, len(embedded), len(bias))
         ctx.save_for_backward(embedded, value, last, kept, *weights)
-        ctx.scale, ctx.nodes = scale, nodes
-        return f.add_(last_bias)
+        ctx.scale, ctx.nodes = _scale(drop), len(embedded) // len(projected)
+        return _through(kept, embedded, projected, drop, value, bias, last, last_bias, weights)
 
     @staticmethod
     @once_differentiable
@@ -131,7 +153,7 @@ class _Energy(torch.autograd.Function):
             len(weights) // 4,
             kept.shape,
         )
-        actives, middles, ends = kept[:blocks], kept[blocks : 2 * blocks], kept[-1]
+        actives, middles, ends = kept[0:-1:2], kept[1::2], kept[-1]
         chunk = _chunk(nodes, rows)
         d_embedded = torch.empty_like(embedded) if ctx.needs_input_grad[0] else None
         d_projected = grad.new_empty((rows // nodes, hidden))
@@ -190,15 +212,12 @@ def energy(
     *weights: Tensor,
 ) -> Float[Tensor, "*B S"]:
     """f at the nodes, differentiable once; weights are W₁, b₁, W₂, b₂ of each block (ReLU)."""
-    f: Tensor = applied(
-        _Energy,
-        embedded.reshape(-1, embedded.shape[-1]),
-        projected.reshape(-1, projected.shape[-1]),
-        dropout,
-        value,
-        bias,
-        last,
-        last_bias[0],
-        *weights,
-    )
+    flat = embedded.reshape(-1, embedded.shape[-1]), projected.reshape(-1, projected.shape[-1])
+    drop = round(dropout * 256)
+    outer = value, bias, last, last_bias[0]
+    f: Tensor
+    if torch.is_grad_enabled() and any(t.requires_grad for t in (*flat, *outer, *weights)):
+        f = applied(_Energy, *flat, drop, *outer, *weights)
+    else:
+        f = _through(None, *flat, drop, *outer, weights)
     return f.view(embedded.shape[:-1])
