@@ -25,8 +25,8 @@ CACHED = {"cpu": 2**13}  # nodes at a time, where their activations had better s
 PANEL_BYTES = 2048  # a panel with its node values, several times over while panels are rearranged
 # Literal energies may be large everywhere; below this exp() is about to leave the normal numbers.
 SMALLEST_LOG = -600.0
-# Nats a conditional. A float32 energy errs by some 1e-6 at a node and hardly in the mean: log Z of the
-# models trained here moves by 1e-7 at most. It serves for tolerances a hundred times as large.
+# Nats a conditional. A float32 energy errs by some 1e-6 at a node and hardly in the mean: log Z of
+# trained and of random models moved by 1e-7. It serves for tolerances a hundred times as large.
 SINGLE_SUFFICES = 1e-5
 LARGEST_LOG = 300.0  # whose square is still a number
 
