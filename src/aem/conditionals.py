@@ -122,7 +122,7 @@ class Conditionals:
         )
 
     def with_single_energy(self) -> "Conditionals":
-        """The same, its energies by float32 arithmetic: on most machines in less than half the time."""
+        """The same, its energies by float32 arithmetic, which is faster."""
         return replace(self, energy=copy.deepcopy(self.energy).float())
 
     def flatten(self) -> "Conditionals":

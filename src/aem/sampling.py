@@ -34,7 +34,7 @@ RESAMPLED = 100  # proposals a resampled value is chosen from, as in the paper
 BLOCK = 2**14  # rows drawn together: bounds memory, large enough to keep the processor busy
 MOST_ROUNDS = 200
 MOST_TRIES = 64  # of a value a round
-BUSY = {"cuda": 2**17}  # points a round evaluates as fast as one
+BUSY = {"cuda": 2**17}  # points a round, at least: fewer leave the device idle
 
 
 def draw(

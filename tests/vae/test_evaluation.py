@@ -56,7 +56,9 @@ def without_clock(records: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_a_part_is_a_random_one_and_the_whole_is_all(vae: ConvolutionalVae, images: Images) -> None:
+def test_a_part_is_a_random_one_and_the_whole_is_all(
+    vae: ConvolutionalVae, images: Images, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen: list[torch.Tensor] = []
     encode = vae.encode
 
@@ -64,7 +66,7 @@ def test_a_part_is_a_random_one_and_the_whole_is_all(vae: ConvolutionalVae, imag
         seen.append(x)
         return encode(x)
 
-    vae.encode = watched  # type: ignore[method-assign]
+    monkeypatch.setattr(vae, "encode", watched)
     Evaluation(vae, images, CONFIG, Path("unused"))
     x = torch.cat(seen)[:, 0]
     order = torch.randperm(64, generator=torch.Generator().manual_seed(ORDER_SEED))

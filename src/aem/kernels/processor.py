@@ -89,13 +89,10 @@ def _through(
     embedded: Float[Tensor, "N E"],
     projected: Float[Tensor, "C H"],
     drop: int,
-    value: Float[Tensor, "H E"],
-    bias: Float[Tensor, " H"],
-    last: Float[Tensor, " H"],
-    last_bias: Float[Tensor, ""],
-    weights: tuple[Tensor, ...],
+    *parameters: Tensor,
 ) -> Float[Tensor, " N"]:
     """f of all nodes. `kept`, if there is one, receives what the matrices read."""
+    value, bias, last, last_bias, *weights = parameters
     blocks, (rows, _), hidden = len(weights) // 4, embedded.shape, len(bias)
     nodes = rows // len(projected)
     chunk = _chunk(nodes, rows)
@@ -131,17 +128,14 @@ class _Energy(torch.autograd.Function):
         embedded: Tensor,
         projected: Tensor,
         drop: int,
-        value: Tensor,
-        bias: Tensor,
-        last: Tensor,
-        last_bias: Tensor,
-        *weights: Tensor,
+        *parameters: Tensor,
     ) -> Tensor:
+        value, bias, last, _, *weights = parameters
         # What the matrices read; its sign is the ReLU's (and the dropout's) mask.
         kept = _room(embedded, len(weights) // 2 + 1, len(embedded), len(bias))
         ctx.save_for_backward(embedded, value, last, kept, *weights)
         ctx.scale, ctx.nodes = _scale(drop), len(embedded) // len(projected)
-        return _through(kept, embedded, projected, drop, value, bias, last, last_bias, weights)
+        return _through(kept, embedded, projected, drop, *parameters)
 
     @staticmethod
     @once_differentiable
@@ -214,10 +208,10 @@ def energy(
     """f at the nodes, differentiable once; weights are W₁, b₁, W₂, b₂ of each block (ReLU)."""
     flat = embedded.reshape(-1, embedded.shape[-1]), projected.reshape(-1, projected.shape[-1])
     drop = round(dropout * 256)
-    outer = value, bias, last, last_bias[0]
+    parameters = value, bias, last, last_bias[0], *weights
     f: Tensor
-    if torch.is_grad_enabled() and any(t.requires_grad for t in (*flat, *outer, *weights)):
-        f = applied(_Energy, *flat, drop, *outer, *weights)
+    if torch.is_grad_enabled() and any(t.requires_grad for t in (*flat, *parameters)):
+        f = applied(_Energy, *flat, drop, *parameters)
     else:
-        f = _through(None, *flat, drop, *outer, weights)
+        f = _through(None, *flat, drop, *parameters)
     return f.view(embedded.shape[:-1])
