@@ -19,6 +19,7 @@ def rough_model(
     size: float = 2.0,
     seed: int = 0,
     top: float = 20.0,
+    energy_hidden: int = 16,
 ) -> AEM:
     """Random networks with enlarged weights; a literal one grows in both tails, so that Z exists."""
     torch.manual_seed(seed)
@@ -29,7 +30,7 @@ def rough_model(
         blocks=1,
         gamma=4,
         energy=energy,
-        energy_hidden=16,
+        energy_hidden=energy_hidden,
         energy_blocks=1,
         components=3,
         min_scale=0.05,
