@@ -82,6 +82,7 @@ TABLES: dict[str, Callable[[], str]] = {
     **render_vae.TABLES,
     "plane_best": lambda: plane_table("best"),
     "plane_fast": lambda: plane_table("fast"),
+    "plane_paper": lambda: plane_table("paper"),
     "seeds": seeds_table,
 }
 
