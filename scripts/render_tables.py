@@ -153,6 +153,7 @@ TABLES = {
     "full_tables": full_tables,
     "beside_published": beside_published,
     "trials_bsds300": lambda: trials("bsds300"),
+    "trials_bsds300_floor": lambda: trials("bsds300-floor"),
     "trials_bsds300_networks": lambda: trials("bsds300-networks"),
     "trials_bsds300_transformer": lambda: trials("bsds300-transformer"),
     "trials_gas_10k": lambda: trials("gas-10k"),
