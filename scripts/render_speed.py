@@ -38,9 +38,7 @@ def step_table(run: dict[str, Any]) -> str:
     rows = []
     for shape, by in measured(run, "step").items():
         ours, theirs = by.get("ours", {}), by.get("textbook", {})
-        faster = ""
-        if "ms" in theirs and "ms" in ours:
-            faster = f" ({times(theirs['ms'] / ours['ms'])}\N{NO-BREAK SPACE}×)"
+        faster = in_brackets(theirs["ms"] / ours["ms"]) if "ms" in theirs and "ms" in ours else ""
         share, peak = ours.get("fraction_of_ceiling"), ours.get("peak_bytes")
         rows.append(
             [
@@ -69,7 +67,7 @@ def rate_table(run: dict[str, Any], part: str) -> str:
         for name in names:
             cell, base = figure(rates[name]), rates["textbook"]
             if name.startswith("ours") and base and rates[name]:
-                cell += f" ({times(rates[name] / base)}\N{NO-BREAK SPACE}×)"
+                cell += in_brackets(rates[name] / base)
             cells.append(cell)
         rows.append([shape, *cells])
     return markdown(["shape", *names], rows)
@@ -115,9 +113,10 @@ def figure(value: float | None) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def times(ratio: float) -> str:
+def in_brackets(ratio: float) -> str:
     """So many times as fast; what is less than ten with a digit more."""
-    return f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.1f}"
+    digits = f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.1f}"
+    return f" ({digits}\N{NO-BREAK SPACE}×)"
 
 
 def authors_table() -> str:

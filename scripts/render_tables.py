@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from statistics import mean, stdev
 from typing import Any
 
 from pages import markdown, result
 
-from aem.published import LATER, TABLE_1
+from aem.published import GAUSSIAN, LATER, TABLE_1
 
 SMALL = ("gas-10k", "hepmass-5k", "miniboone-40")
 FULL = ("power", "power-maf", "gas", "hepmass", "miniboone", "bsds300")
@@ -116,6 +117,28 @@ def _flat(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield from ((f"{section}.{key}", value) for key, value in values.items())
 
 
+def gaussian() -> str:
+    """What a Gaussian scores, and how that depends on which pictures validate."""
+    record = result("experiments/gaussian")
+    if record is None:
+        return "Not measured yet: `python benchmarks/gaussian.py`.\n"
+    rows = []
+    for name, column in (("power-maf", "POWER"), ("bsds300", "BSDS300")):
+        found, (published, two_se) = record["tables"][name], GAUSSIAN.scores[column]
+        ours = f"{found['test']:.2f} ± {found['test_2se']:.2f}"
+        rows.append([f"{column}, as loaded", f"{published:.2f} ± {two_se:.2f}", ours, ""])
+    splits = record["splits"]
+    for name, label in (("even", "every tenth picture"), ("first", "the first draw's pictures")):
+        numbers = [f"{splits[name][part]:.2f}" for part in ("test", "validation")]
+        rows.append([f"BSDS300, {label} validating", "", *numbers])
+    drawn = [
+        f"{mean(values):.2f}, deviation {stdev(values):.2f}"
+        for values in ([s[part] for s in splits["random"]] for part in ("test", "validation"))
+    ]
+    rows.append([f"BSDS300, mean of {len(splits['random'])} random choices", "", *drawn])
+    return markdown(["Gaussian", "MAF's, test", "ours, test", "ours, validation"], rows)
+
+
 def trials(name: str) -> str:
     """What each trial changed, and what it gave on validation rows."""
     record = result(f"experiments/{name}")
@@ -152,6 +175,7 @@ TABLES = {
     "small_tables": small_tables,
     "full_tables": full_tables,
     "beside_published": beside_published,
+    "gaussian": gaussian,
     "trials_bsds300": lambda: trials("bsds300"),
     "trials_bsds300_floor": lambda: trials("bsds300-floor"),
     "trials_bsds300_networks": lambda: trials("bsds300-networks"),

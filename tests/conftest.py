@@ -1,5 +1,6 @@
 """Shape checks at run time, one thread, and the markers that decide what runs."""
 
+import importlib
 import importlib.util
 import os
 import sys
@@ -24,9 +25,9 @@ def check_shapes() -> None:
     installed = all(importlib.util.find_spec(name) for name in ("jaxtyping", "beartype"))
     if package is None or package.origin is None or "aem" in sys.modules or not installed:
         return
-    import beartype.typing  # noqa: F401  (named in the checker below)
     import jaxtyping
 
+    importlib.import_module("beartype.typing")  # named in the checker below
     root = Path(package.origin).parent
     modules = [
         ".".join(("aem", *path.relative_to(root).with_suffix("").parts))

@@ -10,6 +10,7 @@ from aem.data import bsds300, registry
 from aem.data.bsds300 import Grey
 from aem.data.info import Rows
 from aem.errors import AemError
+from aem.tabular.config import table_experiment
 
 
 def made_up_pictures(n: int, height: int = 12, width: int = 17) -> list[Grey]:
@@ -181,7 +182,8 @@ def test_real_bsds300_has_its_sizes(real_data: Callable[[str], Path]) -> None:
     splits = registry.load("bsds300", real_data("bsds300"))
     assert splits.train.dtype == np.float32
     assert np.abs(splits.train).max() < 1
-    assert np.sqrt((splits.train**2).mean()) == pytest.approx(0.088, abs=1e-3)
+    smallest = table_experiment("bsds300", "paper").model.min_scale * splits.train.std()
+    assert smallest == pytest.approx(1e-3, rel=1e-2), "the paper's, in its units"
 
 
 @pytest.mark.data

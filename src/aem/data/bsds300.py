@@ -25,9 +25,9 @@ SIDE: Final = 8
 ROWS: Final = Rows(1_000_000, 50_000, 250_000)
 COLUMNS: Final = tuple(f"pixel_{i}_{j}" for i in range(SIDE) for j in range(SIDE))[:-1]
 
-_TRAIN_PICTURES: Final = 200
-_TEST_PICTURES: Final = 100
-_VALIDATION_PICTURES: Final = 20
+TRAIN_PICTURES: Final = 200
+TEST_PICTURES: Final = 100
+VALIDATION_PICTURES: Final = 20
 _SEED: Final = 42
 
 
@@ -42,13 +42,9 @@ def read_pictures(folder: Path, expected: int) -> list[Grey]:
 def prepare(
     train: Sequence[Grey], test: Sequence[Grey], held_out: int, rows: Rows = ROWS
 ) -> TableSplits:
-    """Draw the splits from pictures; validation has `held_out` training pictures to itself.
-
-    They are spread evenly over the pictures' order. Pictures differ so much that twenty drawn at random
-    may be all of one kind, which the others then lack.
-    """
+    """Draw the splits from pictures; validation has `held_out` training pictures to itself."""
     rng = np.random.default_rng(_SEED)
-    validation = [i * len(train) // held_out for i in range(held_out)]
+    validation = validation_pictures(len(train), held_out)
     rest = sorted(set(range(len(train))) - set(validation))
     return TableSplits(
         "bsds300",
@@ -58,6 +54,14 @@ def prepare(
         COLUMNS,
         symmetries(),
     )
+
+
+def validation_pictures(pictures: int, held_out: int) -> list[int]:
+    """Which pictures validate: some spread evenly over their order.
+
+    Pictures differ so much that twenty drawn at random may be all of one kind, which the others lack.
+    """
+    return [i * pictures // held_out for i in range(held_out)]
 
 
 def symmetries() -> tuple[Symmetry, ...]:
@@ -93,9 +97,9 @@ def draw_patches(pictures: Sequence[Grey], count: int, rng: np.random.Generator)
 def read_images(folder: Path) -> TableSplits:
     """Rebuild BSDS300 from the pictures in the folders train and test of the official archive."""
     return prepare(
-        read_pictures(folder / "train", _TRAIN_PICTURES),
-        read_pictures(folder / "test", _TEST_PICTURES),
-        _VALIDATION_PICTURES,
+        read_pictures(folder / "train", TRAIN_PICTURES),
+        read_pictures(folder / "test", TEST_PICTURES),
+        VALIDATION_PICTURES,
     )
 
 
@@ -121,7 +125,7 @@ _PICTURES: Final = DataFile(
     "bsds300/images",
     sha256="55825503662b05aa6229130e800d1cc42a97ca2a04e2bcb54054551337fa0c5c",
     size=22_247_231,
-    count=_TRAIN_PICTURES + _TEST_PICTURES,
+    count=TRAIN_PICTURES + TEST_PICTURES,
 )
 _ARCHIVE: Final = Download(
     "https://www2.eecs.berkeley.edu/Research/Projects/CS/vision/grouping/segbench/"
