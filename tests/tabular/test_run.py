@@ -109,6 +109,7 @@ def test_a_stopped_run_goes_on(
 
     with monkeypatch.context() as patch:
         patch.setattr(eager, killed)
+        patch.setattr("aem.training.checkpoint.device_name", lambda device: "another machine")
         often = "train.checkpoint_seconds=0"
         assert run(monkeypatch, stopped, often, flags="--quiet") == 130
     assert "interrupted at step 15" in capsys.readouterr().err
@@ -117,6 +118,7 @@ def test_a_stopped_run_goes_on(
     assert run(monkeypatch, stopped, flags="--quiet --evaluate-only") == 0
     assert metrics(stopped)["training"][0]["unfinished"]
     assert metrics(stopped)["training"][0]["best_step"] == 10
+    assert metrics(stopped)["training"][0]["device"] == "another machine"
     # Other rows would be another run, although the model looks the same.
     capsys.readouterr()
     for flags in ("--quiet", "--quiet --evaluate-only"):

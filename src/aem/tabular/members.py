@@ -198,6 +198,7 @@ def _read_best(model: AEM, checkpoint: Path, identity: dict[str, Any]) -> dict[s
         "steps": progress["step"],
         "unfinished": True,
         "seconds": round(progress["seconds"], 2),
+        "device": metadata.get("device"),  # may be another than the one that scores
         "best_step": progress["best_step"],
         "best_validation_log_prob": progress["best_score"],
         "history": progress["history"],

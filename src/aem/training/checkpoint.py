@@ -11,6 +11,7 @@ from torch import Tensor
 from aem.config import to_mapping
 from aem.errors import AemError
 from aem.io import Described, header, read_tensors, write_tensors
+from aem.provenance import device_name
 
 # Settings that may change between a run and its continuation without changing the result.
 FREE = ("device", "checkpoint_seconds")
@@ -80,6 +81,7 @@ def save_checkpoint(
     metadata = {
         **header("checkpoint", model),
         "train": settings(config),
+        "device": device_name(next(iter(model.state_dict().values())).device),
         "progress": {
             "step": progress.step,
             "seconds": progress.seconds,
