@@ -159,21 +159,6 @@ def test_a_known_gaussian_is_scored_as_one() -> None:
     torch.testing.assert_close(aem().scores(x).log_prob, expected, rtol=1e-9, atol=1e-9)
 
 
-def test_columns_as_they_are_start_from_the_same_density() -> None:
-    """While the networks say nothing, in which units they would say it makes no difference."""
-    x = np.random.default_rng(0).normal([3.0, -1.0], [0.05, 20.0], (500, 2))
-    scores = []
-    for standardise in (True, False):
-        aem = AEM.for_data(small(standardise=standardise, min_scale=1e-9), x)
-        with torch.no_grad():
-            aem.arnn.final.weight.zero_()
-            aem.energy.final.weight.zero_()
-            if standardise:  # no random part
-                aem.arnn.biases()[:, : aem.head.size] = aem.head.initial_bias()
-        scores.append(aem.eval()().scores(torch.from_numpy(x)).log_prob)
-    torch.testing.assert_close(*scores, rtol=1e-4, atol=1e-4)
-
-
 @pytest.mark.parametrize("energy", ["relative", "literal"])
 def test_uniform_proposal_is_bounded_in_the_units_of_the_data(energy: EnergyForm) -> None:
     bounds = ((0.0, 10.0), (-4.0, 4.0))

@@ -22,8 +22,6 @@ class ModelConfig:
 
     features: int = 0
     context_features: int = 0
-    # Whether the networks see columns in deviations from their means, or as they are.
-    standardise: bool = True
     # Whether the networks see columns less their regressions on those before (`aem.whitening`).
     whiten: bool = False
     # autoregressive network
@@ -71,8 +69,6 @@ class ModelConfig:
                 "whiten needs columns without bounds or steps of their own: with a uniform proposal "
                 "or a lattice there is nothing to whiten"
             )
-        if not self.standardise and (self.whiten or self.proposal == "anchored"):
-            raise AemError("whiten and the proposal 'anchored' need standardised columns")
         if self.energy_input == "residual" and self.proposal == "uniform":
             raise AemError("energy_input 'residual' needs a proposal that varies, not 'uniform'")
 

@@ -149,9 +149,6 @@ class AEM(nn.Module):
                 raise AemError(
                     "whiten needs columns of more similar scale: measure them in other units"
                 )
-        start = shift, scale
-        if not config.standardise:
-            shift, scale = np.zeros_like(shift), np.ones_like(scale)
         context_shift = context_scale = None
         q = 0
         if context is not None:
@@ -171,12 +168,6 @@ class AEM(nn.Module):
             context_scale=context_scale,
             columns=columns,
         )
-        if not config.standardise and isinstance(model.head, MixtureHead):
-            centre, deviation = (torch.from_numpy(s).float()[:, None] for s in start)
-            with torch.no_grad():
-                model.arnn.biases()[:, : model.head.size] = model.head.initial_bias(
-                    centre, deviation
-                )
         if isinstance(model.arnn, CausalTransformer) and model.arnn.sums is not None:
             spans = model._spans
             model.arnn.sums.copy_(spans / torch.linalg.vector_norm(spans, dim=1, keepdim=True))

@@ -22,7 +22,6 @@ from aem.kernels import applied, fuses_mixture
 from aem.quantiles import invert_mixture_cdf, normal_cdf
 
 LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
-ZERO, ONE = torch.zeros(1), torch.ones(1)
 
 
 def stratified_uniforms(
@@ -287,17 +286,15 @@ class MixtureHead(torch.nn.Module):
         self.components, self.min_scale = components, min_scale
         self.size = 3 * components
 
-    def initial_bias(
-        self, centre: Float[Tensor, "*D 1"] = ZERO, deviation: Float[Tensor, "*D 1"] = ONE
-    ) -> Float[Tensor, "*D P"]:
-        """Where training starts: components side by side over the data, scale about half a deviation.
+    def initial_bias(self) -> Float[Tensor, " P"]:
+        """Where training starts: components side by side over standardised data, scale about one half.
 
         Components that start on top of each other receive the same gradient and part slowly.
         """
         k = self.components
-        locs = centre + deviation * torch.special.ndtri((torch.arange(k) + 0.5) / k)
-        raw_scales = (deviation / 2).expm1().log().expand_as(locs)
-        return torch.cat((torch.zeros_like(locs), locs, raw_scales), -1)
+        locs = torch.special.ndtri((torch.arange(k) + 0.5) / k)
+        raw_scale = math.log(math.expm1(0.5))
+        return torch.cat((torch.zeros(k), locs, torch.full((k,), raw_scale)))
 
     def forward(self, phi: Float[Tensor, "*B P"], feature: int | None = None) -> GaussianMixture:
         """Build the proposal, in float32 at least: its tails do not survive bf16."""
