@@ -139,6 +139,41 @@ def gaussian() -> str:
     return markdown(["Gaussian", "MAF's, test", "ours, test", "ours, validation"], rows)
 
 
+def _validation(training: Mapping[str, Any]) -> list[str]:
+    """The best score and the last, each with its step."""
+    last = training["history"][-1]
+    return [
+        f"{training['best_validation_log_prob']:.2f} at {training['best_step']:,}",
+        f"{last['validation_log_prob']:.2f} at {last['step']:,}",
+    ]
+
+
+def paper_on_bsds300() -> str:
+    """The paper's settings, run three times on patches of the same pictures."""
+    runs = {
+        "bsds300/paper": "`paper`",
+        "experiments/bsds300-as-they-are": "`paper` with patches as they are",
+        "experiments/bsds300-first-draw": "`paper` on the first draw",
+    }
+    rows = []
+    for name, label in runs.items():
+        record = result(name)
+        if record is None:
+            continue
+        (training,) = record["training"]
+        proposal, exact = record["test"]["proposal"], record["test"]["quadrature"]
+        scores = [
+            f"{proposal['mean']:.2f} ± {proposal['two_se']:.2f}",
+            f"{exact['whole_split']:.2f} ± {exact['whole_split_2se']:.2f}",
+        ]
+        rows.append([label, *_validation(training), *scores])
+        if "proposal_alone" in record:
+            alone = _validation(record["proposal_alone"])
+            rows.append([f"{label}, proposal alone", *alone, "", ""])
+    header = ["run", "best validation, at step", "last validation, at step", "test, proposal"]
+    return markdown([*header, "test, quadrature"], rows, "No run is recorded yet.")
+
+
 def trials(name: str) -> str:
     """What each trial changed, and what it gave on validation rows."""
     record = result(f"experiments/{name}")
@@ -176,6 +211,7 @@ TABLES = {
     "full_tables": full_tables,
     "beside_published": beside_published,
     "gaussian": gaussian,
+    "paper_on_bsds300": paper_on_bsds300,
     "trials_bsds300": lambda: trials("bsds300"),
     "trials_bsds300_floor": lambda: trials("bsds300-floor"),
     "trials_bsds300_networks": lambda: trials("bsds300-networks"),

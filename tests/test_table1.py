@@ -27,11 +27,14 @@ def score(mean: float, rows: int, **more: Any) -> dict[str, Any]:
     }
 
 
-def write(results: Path, task: str, preset: str, **scores: Any) -> None:
+def write(
+    results: Path, task: str, preset: str, *, unfinished: bool = False, **scores: Any
+) -> None:
     plain: dict[str, Any] = {"importance": None, "kde": None}
     test = {"rows": 1000, "proposal": score(0.5, 1000), **plain, **scores}
     (results / task).mkdir(parents=True, exist_ok=True)
-    record = {"task": task, "preset": preset, "test": test}
+    training = [{"steps": 1234, "unfinished": True} if unfinished else {"steps": 1234}]
+    record = {"task": task, "preset": preset, "steps": 1234, "training": training, "test": test}
     (results / task / f"{preset}.json").write_text(json.dumps(record))
 
 
@@ -81,6 +84,14 @@ def test_cells(results: Path) -> None:
     assert (absent.text, absent.value) == ("no data", None)
     assert absent.note is not None
     assert "aem data fetch gas" in table.notes[absent.note - 1]
+
+
+def test_what_was_not_finished_says_so(results: Path) -> None:
+    assert "stopped" not in build(results).markdown()
+    write(results, "power", "paper", unfinished=True, quadrature=score(0.7, 1000, error=6e-4))
+    stopped = [note for note in build(results).notes if "stopped" in note]
+    assert [note.split(":")[0] for note in stopped] == ["POWER, minutes blurred, paper"]
+    assert "1,234 steps" in stopped[0]
 
 
 def test_data_without_a_run(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
