@@ -189,21 +189,26 @@ def trials(name: str) -> str:
         t.get("mixture_validation_log_prob", t.get("validation_log_prob")) for t in record["trials"]
     ]
     best = max((s for s in scores if s is not None), default=None)
+    proposals = [t.get("validation_proposal_log_prob") for t in record["trials"]]
+    apart = proposals != scores  # where there is no energy, the proposal is all there is
     rows = []
-    for trial, config, score in zip(record["trials"], configs, scores, strict=True):
+    for trial, config, score, proposal in zip(
+        record["trials"], configs, scores, proposals, strict=True
+    ):
         shown = _number(score) if score is not None else trial.get("failed", "failed")
         steps = trial.get("best_steps", [])
         rows.append(
             [
                 f"**{shown}**" if score is not None and score == best else shown,
-                _number(trial.get("validation_proposal_log_prob")),
+                *([_number(proposal)] if apart else []),
                 str(steps[0]) if steps else "",
                 *(str(config.get(key, "")) for key in keys),
             ]
         )
     names = [f"`{key}`" for key in keys]
     # The scores first: of a table with many settings a page shows the left.
-    return markdown(["validation", "its proposal", "best step", *names], rows, "")
+    header = ["validation", *(["its proposal"] if apart else []), "best step"]
+    return markdown([*header, *names], rows, "")
 
 
 TABLES = {
@@ -213,7 +218,9 @@ TABLES = {
     "gaussian": gaussian,
     "paper_on_bsds300": paper_on_bsds300,
     "trials_bsds300": lambda: trials("bsds300"),
+    "trials_bsds300_averaging": lambda: trials("bsds300-averaging"),
     "trials_bsds300_floor": lambda: trials("bsds300-floor"),
+    "trials_bsds300_grey": lambda: trials("bsds300-grey"),
     "trials_bsds300_networks": lambda: trials("bsds300-networks"),
     "trials_bsds300_units": lambda: trials("bsds300-units"),
     "trials_bsds300_transformer": lambda: trials("bsds300-transformer"),
