@@ -9,7 +9,7 @@ test rows.
 import argparse
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Hashable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from aem.config import TrainConfig
 from aem.data import registry
 from aem.io import write_json
 from aem.nn.masks import MaskedLinear, hidden_degrees
 from aem.provenance import provenance
 from aem.reproduce import two_standard_errors
+from aem.training.batches import Batches
+from aem.training.checkpoint import Progress
 from aem.training.loop import choose_device
+from aem.training.report import Reporter
+from aem.training.run import Run, Validation
+from aem.training.steps import EagerStep, captured_on_gpu
 
 
 @dataclass(frozen=True)
@@ -79,76 +85,61 @@ def scores(model: MixtureMade, rows: Tensor) -> Tensor:
     return torch.cat([model(some) for some in rows.split(10_000)]).double()
 
 
-def epoch_on(model: MixtureMade, rows: Tensor, study: Study) -> Callable[[], None]:
-    """One epoch of training, to be called again and again; on a GPU its step is captured once."""
-    batches = len(rows) // study.batch_size
-    order = torch.zeros((batches, study.batch_size), dtype=torch.long, device=rows.device)
-    place = torch.zeros(1, dtype=torch.long, device=rows.device)
-    adam = torch.optim.Adam(
-        model.parameters(),
-        study.learning_rate,
-        weight_decay=2 * study.penalty,
-        fused=True,
-        capturable=rows.is_cuda,
+class MadeStep(EagerStep):
+    """A step of MAF's training; all are alike."""
+
+    def __init__(self, model: MixtureMade, rows: Tensor, study: Study) -> None:
+        self.model, self.rows = model, rows
+        self.adam = torch.optim.Adam(
+            model.parameters(),
+            study.learning_rate,
+            weight_decay=2 * study.penalty,  # the slope of the penalty
+            fused=True,
+            capturable=rows.is_cuda,
+        )
+
+    def phase(self, step: int) -> None:
+        """There is one only."""
+
+    def set_schedule(self, step: int) -> None:
+        """Nothing depends on the step's number."""
+
+    def run(self, indices: Tensor, phase: Hashable) -> Tensor:
+        """Train on one batch."""
+        self.adam.zero_grad(set_to_none=False)
+        loss: Tensor = -self.model(self.rows[indices]).mean()
+        loss.backward()
+        self.adam.step()
+        return loss.detach()
+
+
+def train(model: MixtureMade, rows: Tensor, validation: Tensor, study: Study) -> Progress:
+    """Train until validation is no better for a while, and leave the best weights."""
+    batches = len(rows) // study.batch_size  # an epoch
+    plan = TrainConfig(
+        steps=study.epochs * batches, validate_every=batches, patience=study.patience
     )
 
-    def step() -> None:
-        batch = rows[order.index_select(0, place)[0]]
-        adam.zero_grad(set_to_none=False)
-        (-model(batch).mean()).backward()
-        adam.step()
-        place.add_(1)
+    def validate() -> Validation:
+        score = float(scores(model, validation).mean())
+        return Validation(score, score, {"validation_log_prob": score})
 
-    def shuffle() -> None:
-        drawn = torch.randperm(len(rows))[: batches * study.batch_size]
-        order.copy_(drawn.view(batches, -1))
-        place.zero_()
-
-    shuffle()
-    for parameter in model.parameters():
-        parameter.grad = torch.zeros_like(parameter)
-    take = captured(step) if rows.is_cuda else step
-
-    def epoch() -> None:
-        shuffle()
-        for _ in range(batches):
-            take()
-
-    return epoch
-
-
-def captured(step: Callable[[], None]) -> Callable[[], None]:
-    """The same as a CUDA graph; a few steps are taken to warm up."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            step()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        step()
-    return graph.replay
-
-
-def train(
-    model: MixtureMade, rows: Tensor, validation: Tensor, study: Study
-) -> list[tuple[int, float]]:
-    """Train until validation is no better for a while; leaves the best weights, returns the curve."""
-    epoch, curve = epoch_on(model, rows, study), []
-    best, best_epoch, weights = -math.inf, 0, model.state_dict()
-    for number in range(1, study.epochs + 1):
-        epoch()
-        found = float(scores(model, validation).mean())
-        curve.append((number, found))
-        if found > best:
-            best, best_epoch = found, number
-            weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-        print(f"  epoch {number}: {found:.3f}, best {best:.3f}", flush=True)
-        if number - best_epoch >= study.patience:
-            break
-    model.load_state_dict(weights)
-    return curve
+    progress = Progress()
+    with Reporter(plan.steps) as reporter:
+        Run(
+            plan,
+            captured_on_gpu(MadeStep(model, rows, study), rows.device),
+            Batches(len(rows), study.batch_size, study.seed, rows.device),
+            model,
+            validate,
+            finite=lambda: all(bool(p.isfinite().all()) for p in model.parameters()),
+            write=lambda path, so_far: None,
+            reporter=reporter,
+            checkpoint=None,
+            advice="try a smaller learning rate",
+        ).go_on(progress)
+    model.load_state_dict(progress.best_weights)
+    return progress
 
 
 def main() -> None:
@@ -172,12 +163,16 @@ def main() -> None:
             print(f"{layers} × {hidden}", flush=True)
             torch.manual_seed(study.seed)
             model = MixtureMade(rows.shape[1], hidden, layers, study.components).to(device)
-            curve = train(model, rows, validation, study)
-            best = max(score for _, score in curve)
-            result["runs"].append({"hidden": hidden, "layers": layers, "curve": curve})
-            if best > highest:
-                chosen, highest = model, best
-                result["best"] = {"hidden": hidden, "layers": layers, "validation": best}
+            progress = train(model, rows, validation, study)
+            run = {
+                "hidden": hidden,
+                "layers": layers,
+                "best_step": progress.best_step,
+                "best_validation_log_prob": progress.best_score,
+            }
+            result["runs"].append({**run, "history": progress.history})
+            if progress.best_score > highest:
+                chosen, highest, result["best"] = model, progress.best_score, run
             result["seconds"] = time.monotonic() - started
             write_json(arguments.out, result)  # what there is, should this be stopped
     assert chosen is not None

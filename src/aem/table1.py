@@ -89,12 +89,12 @@ def build(results: Path) -> Table1:
             for score, label in SCORES.items()
         ]
         table.sections.append((title, rows))
-        unfinished = {c: r for c, r in found.items() if r is not None and _is_unfinished(r)}
-        for column, record in unfinished.items():
-            notes.append(
-                f"{column}, {preset}: the best model of a training that was stopped after"
-                f" {record['steps']:,} steps."
-            )
+        for column, record in found.items():
+            if record is not None and any(m.get("unfinished") for m in record["training"]):
+                notes.append(
+                    f"{column}, {preset}: the best model of a training that was stopped after"
+                    f" {record['steps']:,} steps."
+                )
     for column, remark in REMARKS.items():
         notes.append(f"{column}: {remark}.")
     return table
@@ -139,10 +139,6 @@ def _read(path: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError) as error:
         raise AemError(f"{path} is not a result of an experiment on a table") from error
     return dict(record)
-
-
-def _is_unfinished(record: dict[str, Any]) -> bool:
-    return any(member.get("unfinished") for member in record["training"])
 
 
 def _ours(

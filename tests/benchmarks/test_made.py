@@ -31,9 +31,10 @@ def test_training_ends_with_the_best_weights() -> None:
     before = float(scores(model, held_out).mean())
     # So few rows are soon learned by heart: patience ends it.
     study = Study(batch_size=20, learning_rate=1e-2, patience=5, epochs=500)
-    curve = train(model, rows, held_out, study)
-    best = max(score for _, score in curve)
+    progress = train(model, rows, held_out, study)
+    curve = [found["validation_log_prob"] for found in progress.history]
+    best = max(curve)
     assert float(scores(model, held_out).mean()) == pytest.approx(best, abs=1e-5)
     assert best > before
     assert len(curve) < 500
-    assert all(score < best for _, score in curve[-5:])
+    assert all(score < best for score in curve[-5:])
