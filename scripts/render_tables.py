@@ -29,6 +29,10 @@ def _number(value: float | None, form: str = ".3f") -> str:
     return "" if value is None else format(value, form)
 
 
+def _with_spread(score: float, two_se: float | None) -> str:
+    return f"{score:.2f} ± {_number(two_se, '.2f')}"
+
+
 def small_tables() -> str:
     """Four models a table, trained on the same rows."""
     rows = []
@@ -84,9 +88,9 @@ def beside_published() -> str:
         rows.append(
             [
                 column,
-                "{:.2f} ± {:.2f}".format(*aem.scores[column]),
+                _with_spread(*aem.scores[column]),
                 f"{highest.scores[column][0]:.2f} ({highest.model})",
-                f"{proposal['mean']:.2f} ± {proposal['two_se']:.2f}",
+                _with_spread(proposal["mean"], proposal["two_se"]),
                 f"**{exact['whole_split']:.2f}** ± {exact['whole_split_2se']:.2f}",
             ]
         )
@@ -117,26 +121,32 @@ def _flat(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield from ((f"{section}.{key}", value) for key, value in values.items())
 
 
-def gaussian() -> str:
-    """What a Gaussian scores, and how that depends on which pictures validate."""
-    record = result("experiments/gaussian")
-    if record is None:
-        return "Not measured yet: `python benchmarks/gaussian.py`.\n"
+def models_of_maf() -> str:
+    """What MAF's simplest models score, and how that depends on which pictures validate."""
+    record, made = result("experiments/gaussian"), result("experiments/made")
+    if record is None or made is None:
+        return "Not measured yet: `python benchmarks/gaussian.py` and `benchmarks/made.py`.\n"
     rows = []
     for name, column in (("power-maf", "POWER"), ("bsds300", "BSDS300")):
-        found, (published, two_se) = record["tables"][name], GAUSSIAN.scores[column]
-        ours = f"{found['test']:.2f} ± {found['test_2se']:.2f}"
-        rows.append([f"{column}, as loaded", f"{published:.2f} ± {two_se:.2f}", ours, ""])
+        found, published = record["tables"][name], _with_spread(*GAUSSIAN.scores[column])
+        ours = _with_spread(found["test"], found["test_2se"])
+        rows.append([f"Gaussian, {column} as loaded", published, ours, ""])
+    (mixtures,) = (row for row in TABLE_1 if row.model == "MADE-MoG")
+    ours = _with_spread(made["test"], made["test_2se"])
+    validation = f"{made['best']['best_validation_log_prob']:.2f}"
+    published = _with_spread(*mixtures.scores["BSDS300"])
+    rows.append([f"{mixtures.model}, BSDS300 as loaded", published, ours, validation])
     splits = record["splits"]
     for name, label in (("even", "every tenth picture"), ("first", "the first draw's pictures")):
         numbers = [f"{splits[name][part]:.2f}" for part in ("test", "validation")]
-        rows.append([f"BSDS300, {label} validating", "", *numbers])
+        rows.append([f"Gaussian, BSDS300, {label} validating", "", *numbers])
     drawn = [
         f"{mean(values):.2f}, deviation {stdev(values):.2f}"
         for values in ([s[part] for s in splits["random"]] for part in ("test", "validation"))
     ]
-    rows.append([f"BSDS300, mean of {len(splits['random'])} random choices", "", *drawn])
-    return markdown(["Gaussian", "MAF's, test", "ours, test", "ours, validation"], rows)
+    choices = f"{len(splits['random'])} random choices"
+    rows.append([f"Gaussian, BSDS300, mean of {choices}", "", *drawn])
+    return markdown(["model and rows", "MAF's, test", "ours, test", "ours, validation"], rows)
 
 
 def _validation(training: Mapping[str, Any]) -> list[str]:
@@ -149,9 +159,10 @@ def _validation(training: Mapping[str, Any]) -> list[str]:
 
 
 def paper_on_bsds300() -> str:
-    """The paper's settings, run three times on patches of the same pictures."""
+    """The paper's settings, run several times on patches of the same pictures."""
     runs = {
         "bsds300/paper": "`paper`",
+        "experiments/bsds300-stopped": "`paper`, stopped early",
         "experiments/bsds300-as-they-are": "`paper` with patches as they are",
         "experiments/bsds300-first-draw": "`paper` on the first draw",
     }
@@ -163,8 +174,8 @@ def paper_on_bsds300() -> str:
         (training,) = record["training"]
         proposal, exact = record["test"]["proposal"], record["test"]["quadrature"]
         scores = [
-            f"{proposal['mean']:.2f} ± {proposal['two_se']:.2f}",
-            f"{exact['whole_split']:.2f} ± {exact['whole_split_2se']:.2f}",
+            _with_spread(proposal["mean"], proposal["two_se"]),
+            _with_spread(exact["whole_split"], exact["whole_split_2se"]),
         ]
         rows.append([label, *_validation(training), *scores])
         if "proposal_alone" in record:
@@ -215,10 +226,11 @@ TABLES = {
     "small_tables": small_tables,
     "full_tables": full_tables,
     "beside_published": beside_published,
-    "gaussian": gaussian,
+    "models_of_maf": models_of_maf,
     "paper_on_bsds300": paper_on_bsds300,
     "trials_bsds300": lambda: trials("bsds300"),
     "trials_bsds300_averaging": lambda: trials("bsds300-averaging"),
+    "trials_bsds300_devices": lambda: trials("bsds300-devices"),
     "trials_bsds300_floor": lambda: trials("bsds300-floor"),
     "trials_bsds300_grey": lambda: trials("bsds300-grey"),
     "trials_bsds300_networks": lambda: trials("bsds300-networks"),
