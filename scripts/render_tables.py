@@ -240,6 +240,7 @@ TABLES = {
     "trials_bsds300_floor": lambda: trials("bsds300-floor"),
     "trials_bsds300_grey": lambda: trials("bsds300-grey"),
     "trials_bsds300_networks": lambda: trials("bsds300-networks"),
+    "trials_bsds300_order": lambda: trials("bsds300-order"),
     "trials_bsds300_units": lambda: trials("bsds300-units"),
     "trials_bsds300_transformer": lambda: trials("bsds300-transformer"),
     "trials_gas_10k": lambda: trials("gas-10k"),
