@@ -7,6 +7,7 @@ test rows.
 """
 
 import argparse
+import itertools
 import math
 import time
 from collections.abc import Hashable
@@ -22,13 +23,14 @@ from aem.config import TrainConfig
 from aem.data import registry
 from aem.io import write_json
 from aem.nn.masks import MaskedLinear, hidden_degrees
+from aem.proposals import GaussianMixture
 from aem.provenance import provenance
 from aem.reproduce import two_standard_errors
 from aem.training.batches import Batches
 from aem.training.checkpoint import Progress
 from aem.training.loop import choose_device
 from aem.training.report import Reporter
-from aem.training.run import Run, Validation
+from aem.training.run import Run, Validation, all_finite
 from aem.training.steps import EagerStep, captured_on_gpu
 
 
@@ -74,9 +76,8 @@ class MixtureMade(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Log densities of rows."""
         logits, means, log_precisions = self.parameters_of(x).unbind(-2)
-        exponents = log_precisions - log_precisions.exp() * (x[..., None] - means) ** 2
-        mixed: Tensor = (logits.log_softmax(-1) + exponents / 2).logsumexp(-1)
-        return mixed.sum(-1) - x.shape[-1] / 2 * math.log(2 * math.pi)
+        mixture = GaussianMixture(logits, means, (-log_precisions / 2).exp())
+        return mixture.log_prob(x[..., None]).sum((-1, -2))
 
 
 @torch.no_grad()
@@ -132,7 +133,7 @@ def train(model: MixtureMade, rows: Tensor, validation: Tensor, study: Study) ->
             Batches(len(rows), study.batch_size, study.seed, rows.device),
             model,
             validate,
-            finite=lambda: all(bool(p.isfinite().all()) for p in model.parameters()),
+            finite=lambda: all_finite(model.parameters()),
             write=lambda path, so_far: None,
             reporter=reporter,
             checkpoint=None,
@@ -158,23 +159,22 @@ def main() -> None:
     )
     result: dict[str, Any] = {"task": "made", **provenance(study, study.seed, device), "runs": []}
     chosen, highest = None, -math.inf
-    for hidden in study.hidden:
-        for layers in study.layers:
-            print(f"{layers} × {hidden}", flush=True)
-            torch.manual_seed(study.seed)
-            model = MixtureMade(rows.shape[1], hidden, layers, study.components).to(device)
-            progress = train(model, rows, validation, study)
-            run = {
-                "hidden": hidden,
-                "layers": layers,
-                "best_step": progress.best_step,
-                "best_validation_log_prob": progress.best_score,
-            }
-            result["runs"].append({**run, "history": progress.history})
-            if progress.best_score > highest:
-                chosen, highest, result["best"] = model, progress.best_score, run
-            result["seconds"] = time.monotonic() - started
-            write_json(arguments.out, result)  # what there is, should this be stopped
+    for hidden, layers in itertools.product(study.hidden, study.layers):
+        print(f"{layers} × {hidden}", flush=True)
+        torch.manual_seed(study.seed)
+        model = MixtureMade(rows.shape[1], hidden, layers, study.components).to(device)
+        progress = train(model, rows, validation, study)
+        run = {
+            "hidden": hidden,
+            "layers": layers,
+            "best_step": progress.best_step,
+            "best_validation_log_prob": progress.best_score,
+        }
+        result["runs"].append({**run, "history": progress.history})
+        if progress.best_score > highest:
+            chosen, highest, result["best"] = model, progress.best_score, run
+        result["seconds"] = time.monotonic() - started
+        write_json(arguments.out, result)  # what there is, should this be stopped
     assert chosen is not None
     found = scores(chosen, test).cpu().numpy()
     result["test"], result["test_2se"] = float(found.mean()), two_standard_errors(found)

@@ -7,7 +7,7 @@ from typing import Any
 
 from pages import markdown, result
 
-from aem.published import GAUSSIAN, LATER, TABLE_1
+from aem.published import GAUSSIAN, LATER, TABLE_1, with_spread
 
 SMALL = ("gas-10k", "hepmass-5k", "miniboone-40")
 FULL = ("power", "power-maf", "gas", "hepmass", "miniboone", "bsds300")
@@ -29,14 +29,10 @@ def _number(value: float | None, form: str = ".3f") -> str:
     return "" if value is None else format(value, form)
 
 
-def _with_spread(score: float, two_se: float | None) -> str:
-    return f"{score:.2f} ± {_number(two_se, '.2f')}"
-
-
 def _published(model: str, column: str) -> str:
     """A score of the paper's table 1."""
     (scores,) = (row.scores for row in TABLE_1 if row.model == model)
-    return _with_spread(*scores[column])
+    return with_spread(*scores[column])
 
 
 def small_tables() -> str:
@@ -95,7 +91,7 @@ def beside_published() -> str:
                 column,
                 _published("AEM, 20,000 samples", column),
                 f"{highest.scores[column][0]:.2f} ({highest.model})",
-                _with_spread(proposal["mean"], proposal["two_se"]),
+                with_spread(proposal["mean"], proposal["two_se"]),
                 f"**{exact['whole_split']:.2f}** ± {exact['whole_split_2se']:.2f}",
             ]
         )
@@ -133,11 +129,11 @@ def models_of_maf() -> str:
         return "Not measured yet: `python benchmarks/gaussian.py` and `benchmarks/made.py`.\n"
     rows = []
     for name, column in (("power-maf", "POWER"), ("bsds300", "BSDS300")):
-        found, published = record["tables"][name], _with_spread(*GAUSSIAN.scores[column])
-        ours = _with_spread(found["test"], found["test_2se"])
+        found, published = record["tables"][name], with_spread(*GAUSSIAN.scores[column])
+        ours = with_spread(found["test"], found["test_2se"])
         rows.append([f"Gaussian, {column} as loaded", published, ours, ""])
     published = _published("MADE-MoG", "BSDS300")
-    ours = _with_spread(made["test"], made["test_2se"])
+    ours = with_spread(made["test"], made["test_2se"])
     validation = f"{made['best']['best_validation_log_prob']:.2f}"
     rows.append(["MADE-MoG, BSDS300 as loaded", published, ours, validation])
     splits = record["splits"]
@@ -178,8 +174,8 @@ def paper_on_bsds300() -> str:
         (training,) = record["training"]
         proposal, exact = record["test"]["proposal"], record["test"]["quadrature"]
         scores = [
-            _with_spread(proposal["mean"], proposal["two_se"]),
-            _with_spread(exact["whole_split"], exact["whole_split_2se"]),
+            with_spread(proposal["mean"], proposal["two_se"]),
+            with_spread(exact["whole_split"], exact["whole_split_2se"]),
         ]
         rows.append([label, *_validation(training), *scores])
         if "proposal_alone" in record:

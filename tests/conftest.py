@@ -68,6 +68,20 @@ def seeded() -> None:
 
 
 @pytest.fixture
+def real_data() -> Callable[[str], Path]:
+    """Return the root of the real data, or skip a test (marked `data`) whose data set is not there."""
+    from aem.data import registry  # not before the shape checks
+
+    def root_of(name: str) -> Path:
+        root = Path(os.environ["AEM_DATA"])
+        if not registry.status(name, root).present:
+            pytest.skip(f"{name} is not under AEM_DATA")
+        return root
+
+    return root_of
+
+
+@pytest.fixture
 def randomise() -> Callable[[nn.Module], None]:
     """Random weights in every layer, for a fresh network has zeros that hide what they multiply."""
 

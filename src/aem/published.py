@@ -15,6 +15,11 @@ class Published(NamedTuple):
     scores: dict[str, tuple[float, float | None]]
 
 
+def with_spread(value: float, spread: float | None) -> str:
+    """A score as tables show it."""
+    return f"{value:.2f}" if spread is None else f"{value:.2f} ± {spread:.2f}"
+
+
 COLUMNS: Final = ("POWER", "GAS", "HEPMASS", "MINIBOONE", "BSDS300")
 
 

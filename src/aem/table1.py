@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from aem.data import registry
 from aem.errors import AemError
 from aem.plots import new_figure
-from aem.published import LATER, TABLE_1, Published
+from aem.published import LATER, TABLE_1, Published, with_spread
 
 # POWER as MAF made it has whole minutes, a density without bound; with part of a minute added it is
 # a column of its own, that nobody else has published.
@@ -107,8 +107,7 @@ def _published(row: Published) -> tuple[str, list[Cell]]:
             cells.append(Cell())
             continue
         value, spread = row.scores[column]
-        text = f"{value:.2f}" + ("" if spread is None else f" ± {spread:.2f}")
-        cells.append(Cell(text, value=value))
+        cells.append(Cell(with_spread(value, spread), value=value))
     return row.model, cells
 
 
@@ -168,7 +167,7 @@ def _ours(
         about.append(f"without {found['rows_without_density']:,} rows that have no density")
     if score == "quadrature":
         about.append(f"stated error {found['error']:.0e} nats")
-    text = f"{value:.2f}" + ("" if spread is None else f" ± {spread:.2f}")
+    text = with_spread(value, spread)
     if not about:
         return Cell(text, value=value)
     note = f"{column}, {preset}, {SCORES[score]}: {'; '.join(about)}."

@@ -3,10 +3,10 @@
 import gzip
 import json
 import math
-import os
 import struct
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -285,13 +285,6 @@ def test_presets_are_valid(preset: str) -> None:
         assert config.evaluation.importance_samples == 1_000
 
 
-def mnist_root() -> str:
-    root = os.environ.get("AEM_DATA", "")
-    if not root or not registry.status("mnist", root).present:
-        pytest.skip("mnist is not under AEM_DATA")
-    return root
-
-
 def test_images_that_are_not_mnists_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -328,8 +321,8 @@ def test_damaged_images_are_one_sentence(
 
 
 @pytest.mark.data
-def test_mnist_is_split_as_told() -> None:
-    mnist_root()
+def test_mnist_is_split_as_told(real_data: Callable[[str], Path]) -> None:
+    real_data("mnist")
     images = load_images(DataConfig(train_images=100, validation_images=50))
     everything = load_images(DataConfig())
     assert [len(s) for s in (images.train, images.validation, images.test)] == [100, 50, 10_000]
@@ -339,9 +332,9 @@ def test_mnist_is_split_as_told() -> None:
 
 @pytest.mark.data
 def test_five_hundred_images_within_a_minute(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, real_data: Callable[[str], Path]
 ) -> None:
-    mnist_root()
+    real_data("mnist")
     started = time.monotonic()
     few = (
         "data.train_images=500",

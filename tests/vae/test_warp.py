@@ -1,12 +1,12 @@
 """Deformed images are images, like the ones they come from, and no two alike."""
 
-import os
+from collections.abc import Callable
 from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 import torch
 
-from aem.data import registry
 from aem.errors import AemError
 from aem.vae.binarise import grey_levels
 from aem.vae.config import AugmentConfig, DataConfig, StageConfig
@@ -69,10 +69,9 @@ def test_a_shift_moves_what_is_there() -> None:
 
 
 @pytest.mark.data
-def test_as_many_pixels_are_in_doubt_as_before() -> None:
+def test_as_many_pixels_are_in_doubt_as_before(real_data: Callable[[str], Path]) -> None:
     """Nats of binary digits given their grey levels: a density would learn another blur."""
-    if not registry.status("mnist", os.environ.get("AEM_DATA", "")).present:
-        pytest.skip("mnist is not under AEM_DATA")
+    real_data("mnist")
     grey = grey_levels(load_images(DataConfig(train_images=500)).train[:, None])
 
     def doubt(levels: torch.Tensor) -> float:

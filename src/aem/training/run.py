@@ -2,12 +2,12 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from torch import nn
+from torch import Tensor, nn
 
 from aem.errors import AemError, Interrupted
 from aem.training.batches import Batches
@@ -37,6 +37,11 @@ class Plan(Protocol):
     @property
     def checkpoint_seconds(self) -> float:
         """Between two checkpoints."""
+
+
+def all_finite(tensors: Iterable[Tensor]) -> bool:
+    """Whether every number in them is."""
+    return all(bool(tensor.isfinite().all()) for tensor in tensors)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from aem.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from aem.training.compiled import compiled
 from aem.training.loop import choose_device, use_bfloat16
 from aem.training.report import Reporter
-from aem.training.run import Run, Validation
+from aem.training.run import Run, Validation, all_finite
 from aem.training.steps import captured_on_gpu
 from aem.vae.binarise import fixed_binarisation
 from aem.vae.bounds import draw_posterior, elbo, importance_bound
@@ -137,7 +137,7 @@ def train_stage(
             Batches(len(images.train), config.batch_size, config.seed, device),
             average,
             judge,
-            lambda: all(bool(p.isfinite().all()) for p in step.parameters),
+            lambda: all_finite(step.parameters),
             lambda path, so_far: save_checkpoint(path, model, average, optimiser, config, so_far),
             reporter,
             checkpoint,
