@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from aem.estimators import AEMDensity, AEMOutlierDetector
     from aem.model import AEM
     from aem.tablemodel import TableModel
+    from aem.threads import get_threads, set_threads
 
 __all__ = [
     "AEM",
@@ -20,6 +21,8 @@ __all__ = [
     "ModelConfig",
     "TableModel",
     "TrainConfig",
+    "get_threads",
+    "set_threads",
 ]
 
 # torch and scikit-learn take a while to import; the program must be able to say that it was stopped.
@@ -31,6 +34,8 @@ _LAZY = {
     "ModelConfig": "aem.config",
     "TableModel": "aem.tablemodel",
     "TrainConfig": "aem.config",
+    "get_threads": "aem.threads",
+    "set_threads": "aem.threads",
 }
 
 

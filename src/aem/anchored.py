@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn import functional as F
 
 from aem.nn.features import REACH
+from aem.nn.rowwise import FEW, blockwise, padded
 from aem.proposals import GaussianMixture
 
 if TYPE_CHECKING:
@@ -90,7 +92,7 @@ class AnchoredHead(torch.nn.Module):
         """Logits and means [*B, D, K] and scales [D, K] of every conditional."""
         from_mean = z[..., None, :] - self.means
         diagonal = self.unfactors.diagonal(dim1=-2, dim2=-1)
-        by_past = torch.einsum("kij,...kj->...ki", self.unfactors.tril(-1), from_mean)
+        by_past = _products(self.unfactors.tril(-1), from_mean)
         white = by_past + diagonal * from_mean
         terms = diagonal.log() - 0.5 * white.square()
         # What each column says about the component counts for the columns after it.
@@ -102,10 +104,10 @@ class AnchoredHead(torch.nn.Module):
         """The same [*B, K] for one feature, from the columns before it."""
         from_mean = past[..., None, :feature] - self.means[:, :feature]
         factors = self.unfactors[:, :feature, :feature]
-        white = torch.einsum("kij,...kj->...ki", factors, from_mean)
+        white = _products(factors, from_mean)
         known = factors.diagonal(dim1=-2, dim2=-1).log() - 0.5 * white.square()
         own = self.unfactors[:, feature, feature]
-        by_past = torch.einsum("kj,...kj->...k", self.unfactors[:, feature, :feature], from_mean)
+        by_past = (self.unfactors[:, feature, :feature] * from_mean).sum(-1)
         logits = self.log_weights + self.memory * known.sum(-1)
         return logits, self.means[:, feature] - by_past / own, 1 / own
 
@@ -114,6 +116,19 @@ class AnchoredHead(torch.nn.Module):
     ) -> None:
         state_dict.setdefault(prefix + "memory", torch.ones(()))  # as of files that do not say
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+
+def _products(
+    matrices: Float[Tensor, "K I J"], vectors: Float[Tensor, "*B K J"]
+) -> Float[Tensor, "*B K I"]:
+    """Each component's matrix times its vector."""
+    more = padded(vectors.shape[-1], vectors) - vectors.shape[-1]  # so that all are aligned alike
+    wide, flat = F.pad(matrices, (0, more)), F.pad(vectors.flatten(0, -3), (0, more))
+
+    def some(vectors: Tensor) -> Tensor:
+        return torch.einsum("kij,bkj->bki", wide, vectors)
+
+    return blockwise(some, FEW, flat).view(*vectors.shape[:-1], matrices.shape[1])
 
 
 def _bounded(x: Tensor, most: float | Tensor) -> Tensor:

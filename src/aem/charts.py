@@ -17,8 +17,9 @@ integrated through x = edge ± r v / (1 − v) with v = −t on the left and v =
 the measure is length in t.
 """
 
-from dataclasses import dataclass
-from typing import Protocol, Self, runtime_checkable
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, Self, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -38,6 +39,9 @@ SMOOTH = 3.0  # the frequency a network without Fourier features is credited wit
 # Where a tail is judged, in spreads of the proposal from its edge: beyond every kink of a ReLU network.
 FAR = tuple(2.0**k for k in (22, 23.1, 24.3, 25.6, 27, 30))
 LONGEST_DECAY = 2.0**20
+
+
+Kind = TypeVar("Kind")
 
 
 @runtime_checkable
@@ -72,6 +76,10 @@ class Chart(Protocol):
 
     def select(self, index: Int[Tensor, " P"]) -> Self:
         """The charts of some conditionals."""
+
+    @staticmethod
+    def joined(conditionals: Conditionals, charts: Sequence["Chart"]) -> "Chart":
+        """The chart of conditionals whose parts, in their order, have such charts."""
 
 
 def chart_for(conditionals: Conditionals, panels: int = 8) -> Chart:
@@ -142,6 +150,15 @@ class Ladder:
         """Some of them."""
         return Ladder(self.rungs[index])
 
+    @staticmethod
+    def joined(ladders: Sequence["Ladder"]) -> "Ladder":
+        """All of them."""
+        return Ladder(torch.cat([ladder.rungs for ladder in ladders]))
+
+
+def _own(charts: Sequence[Chart], kind: type[Kind]) -> list[Kind]:
+    return [chart for chart in charts if isinstance(chart, kind)]
+
 
 @dataclass(frozen=True)
 class BoundedChart:
@@ -180,6 +197,11 @@ class BoundedChart:
     def select(self, index: Int[Tensor, " P"]) -> "BoundedChart":
         """The charts of some conditionals."""
         return BoundedChart(self.conditionals.select(index), self.panels)
+
+    @staticmethod
+    def joined(conditionals: Conditionals, charts: Sequence[Chart]) -> "BoundedChart":
+        """The chart of conditionals whose parts, in their order, have such charts."""
+        return replace(_own(charts, BoundedChart)[0], conditionals=conditionals)
 
 
 @dataclass(frozen=True)
@@ -237,6 +259,11 @@ class LineChart:
     def select(self, index: Int[Tensor, " P"]) -> "LineChart":
         """The charts of some conditionals."""
         return LineChart(self.conditionals.select(index), self.ladder.select(index))
+
+    @staticmethod
+    def joined(conditionals: Conditionals, charts: Sequence[Chart]) -> "LineChart":
+        """The chart of conditionals whose parts, in their order, have such charts."""
+        return LineChart(conditionals, Ladder.joined([c.ladder for c in _own(charts, LineChart)]))
 
 
 @dataclass(frozen=True)
@@ -314,6 +341,13 @@ class TailedChart:
     def select(self, index: Int[Tensor, " P"]) -> "TailedChart":
         """The charts of some conditionals."""
         return TailedChart(self.conditionals.select(index), self.ladder.select(index))
+
+    @staticmethod
+    def joined(conditionals: Conditionals, charts: Sequence[Chart]) -> "TailedChart":
+        """The chart of conditionals whose parts, in their order, have such charts."""
+        return TailedChart(
+            conditionals, Ladder.joined([c.ladder for c in _own(charts, TailedChart)])
+        )
 
     def diverges(self) -> Bool[Tensor, " N"]:
         """Whether a tail's integral is infinite.

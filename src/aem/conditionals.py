@@ -23,11 +23,11 @@ from typing import Literal
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.nn import functional as F
 
 from aem.errors import AemError
 from aem.nn.energy import EnergyNetwork
 from aem.nn.features import REACH
+from aem.nn.functions import softplus
 from aem.proposals import FixedUniform, GaussianMixture, Proposal
 
 EnergyForm = Literal["relative", "literal"]
@@ -64,7 +64,7 @@ class Conditionals:
 
     def negative_energy(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
         """From f to a number that is at most zero (without log q in either form)."""
-        s = F.softplus(self.network(x))
+        s = softplus(self.network(x))
         return -s / (1 + s / DEPTH) if self.form == "relative" else -s
 
     def log_weight(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:

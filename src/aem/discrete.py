@@ -29,6 +29,7 @@ from aem.model import AEM
 from aem.nn.features import HIGHEST_FREQUENCY
 from aem.proposals import GaussianMixture
 from aem.quadrature import KRONROD, NODES
+from aem.threads import spread
 
 Array = NDArray[np.float64]
 
@@ -42,7 +43,7 @@ FINEST = 2 * math.pi / HIGHEST_FREQUENCY
 # Panels of 15 nodes a cell is integrated with: one for so many radians of the highest frequency.
 PHASE = 6.0
 FEWEST_PANELS, MOST_PANELS = 4, 64
-NODES_AT_A_TIME = 2**18
+NODES_AT_A_TIME = {"cpu": 2**14, "cuda": 2**18}
 MOST_BOUNDED_CELLS = 32
 DIGITS = 13  # of a value that arithmetic leaves right
 
@@ -244,12 +245,15 @@ def _log_mass(
     start = torch.arange(panels, dtype=low.dtype, device=low.device)[:, None]
     share = ((start + 0.5 + 0.5 * NODES.to(low)) / panels).reshape(-1)
     log_weight = (KRONROD.to(low) * 0.5 / panels).log().repeat(panels)
-    chunk = max(NODES_AT_A_TIME // len(share), 1)
-    parts = []
-    for which in torch.arange(len(low), device=low.device).split(chunk):
+    chunk = max(NODES_AT_A_TIME[low.device.type] // len(share), 1)
+
+    def some(which: Tensor) -> Tensor:
         x = low[which, None] + width * share
         level = conditionals.select(which).log_unnormalized(x)
-        parts.append((level + log_weight).logsumexp(-1))
+        return (level + log_weight).logsumexp(-1)
+
+    chunks = torch.arange(len(low), device=low.device).split(chunk) if len(low) else ()
+    parts = list(spread(some, chunks, device=low.device.type))
     return (torch.cat(parts) if parts else low) + math.log(width)
 
 

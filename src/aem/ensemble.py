@@ -32,6 +32,7 @@ from aem.io import (
 )
 from aem.lens import Lens, log_slopes, through
 from aem.model import AEM
+from aem.nn.rowwise import linear
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Member:
 
     def _ordered(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
         if self.symmetry is not None:
-            x = x @ torch.from_numpy(self.symmetry.T).to(x)
+            x = linear(x, torch.from_numpy(self.symmetry).to(x))
         return x[..., list(self.order)]
 
     def restore(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
@@ -86,7 +87,7 @@ class Member:
         inverse = sorted(range(len(self.order)), key=self.order.__getitem__)
         x = x[..., inverse]
         if self.symmetry is not None:
-            x = x @ torch.from_numpy(np.linalg.inv(self.symmetry).round().T).to(x)
+            x = linear(x, torch.from_numpy(np.linalg.inv(self.symmetry).round()).to(x))
         return x
 
 

@@ -23,6 +23,7 @@ from torch import Tensor
 from aem.conditionals import DEPTH, Conditionals
 from aem.kernels import applied, fuses_ranking
 from aem.proposals import stratified_uniforms
+from aem.randomness import uniforms
 
 Estimator = Literal["importance", "ranking"]
 
@@ -43,8 +44,12 @@ def log_prob_estimate(
         log_q = proposal.log_prob(x[..., None])[..., 0]
         with torch.no_grad():
             like = proposal.batch
-            uniforms = stratified_uniforms(like, nodes) if stratified else _uniforms(like, nodes)
-            points = torch.cat((x[..., None], proposal.transport(uniforms)), dim=-1)
+            u = (
+                stratified_uniforms(like, nodes)
+                if stratified
+                else uniforms((*like.shape, nodes), like)
+            )
+            points = torch.cat((x[..., None], proposal.transport(u)), dim=-1)
             own = torch.zeros_like(x, dtype=torch.long)
     if estimator == "ranking" and conditionals.form == "relative" and fuses_ranking(points):
         from aem.kernels.ranking import FusedRanking
@@ -59,18 +64,12 @@ def log_prob_estimate(
     return log_w_data + log_q.detach() - log_z, log_q
 
 
-def log_z_estimate(
-    conditionals: Conditionals, *, nodes: int, generator: torch.Generator | None = None
-) -> Float[Tensor, "*B"]:
+def log_z_estimate(conditionals: Conditionals, *, nodes: int) -> Float[Tensor, "*B"]:
     """log Ẑ with S stratified nodes.
 
     Every conditional has its own random nodes, so over many rows the errors average out; nodes that
     all rows share would leave an error common to them, and a model that seems better than it is.
     """
     proposal = conditionals.proposal
-    y = proposal.transport(stratified_uniforms(proposal.batch, nodes, generator))
+    y = proposal.transport(stratified_uniforms(proposal.batch, nodes))
     return conditionals.log_weight(y).logsumexp(-1) - math.log(nodes)
-
-
-def _uniforms(like: Float[Tensor, "*B"], nodes: int) -> Float[Tensor, "*B S"]:
-    return torch.rand((*like.shape, nodes), dtype=like.dtype, device=like.device)

@@ -17,6 +17,7 @@ from aem.conditionals import Conditionals
 from aem.errors import AemError
 from aem.model import AEM
 from aem.normalizers import nodes_within
+from aem.threads import spread
 
 PUBLISHED_SAMPLES = 20_000  # S behind the paper's test scores
 MEMORY = 2**26  # bytes at once: enough to keep a processor busy, few enough to stay near its cache
@@ -126,14 +127,14 @@ def importance_scores(
         raise AemError(f"importance sampling needs at least one sample, not {samples}")
     z = model.standardise(x)
     context = model.standardise_context(context)
-    generator = generator_for(seed, z.device)
     log_scale = model.scale.double().log()
-    parts: list[tuple[Tensor, Tensor, Tensor]] = []
-    for some in ranges(len(z), rows_within(memory, model, samples)):
+
+    def score(some: range) -> tuple[Tensor, Tensor, Tensor]:
         rows = z[some.start : some.stop]
         flat = model.conditionals(
             rows, None if context is None else context[some.start : some.stop]
         ).flatten()
+        generator = generator_for((seed * 1_000_003 + some.start) % 2**63, z.device)
         point = rows.reshape(-1, 1)
         log_q = flat.proposal.log_prob(point)[:, 0].double().reshape(rows.shape) - log_scale
         log_w = flat.log_weight(point)[:, 0].double().reshape(rows.shape)
@@ -141,8 +142,13 @@ def importance_scores(
             flat, samples, stratified=stratified, generator=generator, memory=memory
         )
         log_z, bias = (t.reshape(rows.shape) for t in (estimated.log_z, estimated.bias))
-        parts.append((log_q + log_w - log_z, log_q, bias))
-        watch(len(some))
+        return log_q + log_w - log_z, log_q, bias
+
+    parts: list[tuple[Tensor, Tensor, Tensor]] = []
+    some = ranges(len(z), rows_within(memory, model, samples))
+    for part in spread(score, some, device=z.device.type):
+        parts.append(part)
+        watch(len(part[0]))
     if not parts:
         return ImportanceScores(*(z.double() for _ in range(3)))
     return ImportanceScores(*(torch.cat(column) for column in zip(*parts, strict=True)))

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from aem.charts import Chart
 from aem.errors import AemError
+from aem.nn.rowwise import MANY, linear
 from aem.normalizers import Normalizer
 from aem.quadrature import NODES, NODES_PER_PANEL, Panels
 
@@ -73,7 +74,7 @@ class PanelCDF:
         """The polynomial on s ∈ [−1, 1] of each query's panel, as a share of Z."""
         panels = self.panels
         values = panels.weight[panel] * panels.measure[panel]
-        coefficients: Tensor = values @ TO_COEFFICIENTS.T.to(values.device)
+        coefficients = linear(values, TO_COEFFICIENTS.to(values.device), block=MANY)
         share = panels.integral[panel] / self.total[panels.problem[panel]]
         # On [−1, 1] a polynomial integrates to twice its coefficient of degree 0.
         tiny = torch.finfo(share.dtype).tiny
@@ -122,7 +123,7 @@ class PanelCDF:
         coefficients = self._coefficients(panel)
         target = p - self.below[panel]
         low, high = torch.full_like(p, -1.0), torch.ones_like(p)
-        s = torch.zeros_like(p)
+        s, done = torch.zeros_like(p), torch.zeros_like(p, dtype=torch.bool)
         for _ in range(MOST_STEPS):
             miss = _antiderivative(s, coefficients) - target
             slope = (coefficients * _legendre(s, NODES_PER_PANEL - 1)).sum(-1)
@@ -131,8 +132,10 @@ class PanelCDF:
             inside = (newton > low) & (newton < high)
             new = torch.where(inside, newton, 0.5 * (low + high))
             settled = (miss == 0) | ((new - s).abs() <= RESOLUTION)
-            s = torch.where(miss == 0, s, new)
-            if bool(settled.all()):
+            # Those that have settled stay where they are, however long others take.
+            s = torch.where(done | (miss == 0), s, new)
+            done |= settled
+            if bool(done.all()):
                 break
         start, end = self.panels.start[panel], self.panels.end[panel]
         return 0.5 * (start + end) + 0.5 * (end - start) * s

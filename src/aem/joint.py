@@ -9,7 +9,7 @@ row, however far out, is impossible.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,8 +18,14 @@ from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
 from sklearn.cluster import KMeans
 
+from aem.threads import spread
+
 Array = NDArray[np.float64]
 
+Moments = tuple[Array, Array, Array]  # counts, sums and sums of products
+LogDensities = Callable[[slice], Array]
+
+BLOCK = 2048  # rows that a thread treats together
 WIDE_SHARE = 1e-4
 WIDE_SCALE = 10.0  # of the whole table's deviations
 SMALLEST_VARIANCE = 1e-6  # of standardised columns
@@ -124,10 +130,14 @@ class Rows:
             self._starts[count, seed] = found
         return self._starts[count, seed]
 
-    def log_densities(self, mixture: JointMixture) -> Array:
-        """Of each row and component, with its weight."""
+    def blocks(self) -> list[slice]:
+        """Rows that are treated together."""
+        return [slice(start, start + BLOCK) for start in range(0, len(self.z), BLOCK)]
+
+    def log_densities(self, mixture: JointMixture) -> LogDensities:
+        """Of each row and component, with its weight: a function of a block."""
         if self.products is None:
-            return mixture.by_component(self.z)
+            return lambda block: mixture.by_component(self.z[block])
         lower, upper = self.pairs
         columns = self.z.shape[1]
         whitening = np.linalg.inv(mixture.factors)
@@ -137,16 +147,18 @@ class Rows:
         constant = mixture.log_weights - log_scale - 0.5 * columns * math.log(2 * math.pi)
         constant -= 0.5 * (linear * mixture.means).sum(1)
         quadratic = precision[:, lower, upper] * np.where(lower == upper, -0.5, -1.0)
-        terms: Array = self.products @ np.hstack((quadratic, linear, constant[:, None])).T
-        return terms
+        coefficients = np.hstack((quadratic, linear, constant[:, None])).T
+        products = self.products
+        return lambda block: products[block] @ coefficients
 
-    def moments(self, shares: Array) -> tuple[Array, Array, Array]:
+    def moments(self, shares: Array, block: slice) -> Moments:
         """Counts [K], sums [K, D] and sums of products [K, D, D] of rows shared out like this."""
         columns = self.z.shape[1]
         if self.products is None:
-            products = np.stack([(self.z * share[:, None]).T @ self.z for share in shares.T])
-            return shares.sum(0), shares.T @ self.z, products
-        sums = shares.T @ self.products
+            z = self.z[block]
+            products = np.stack([(z * share[:, None]).T @ z for share in shares.T])
+            return shares.sum(0), shares.T @ z, products
+        sums = shares.T @ self.products[block]
         products = np.empty((len(sums), columns, columns))
         lower, upper = self.pairs
         products[:, lower, upper] = products[:, upper, lower] = sums[:, : len(lower)]
@@ -158,29 +170,52 @@ def fit_mixture(
 ) -> JointMixture:
     """Fit K Gaussians to standardised rows; `prior` is how many rows the shared shape counts for."""
     rows = z if isinstance(z, Rows) else Rows(z, seed)
-    shares, last = np.eye(components)[rows.clusters(components, seed)], -math.inf
+    first = np.eye(components)[rows.clusters(components, seed)]
+
+    def begin(block: slice) -> Moments:
+        return rows.moments(first[block], block)
+
+    moments, last = _total(spread(begin, rows.blocks())), -math.inf
     for _ in range(iterations):
-        mixture = _maximise(rows, shares, prior)
-        shares, level = _share_out(rows.log_densities(mixture))
+        mixture = _maximise(moments, len(rows.z), prior)
+        moments, level = _expect(rows, mixture)
         if level - last < SETTLED:
             break
         last = level
     return mixture
 
 
+def _expect(rows: Rows, mixture: JointMixture) -> tuple[Moments, float]:
+    """Moments of the components as the mixture shares rows out, and the rows' mean log density."""
+    log_densities = rows.log_densities(mixture)
+
+    def expect(block: slice) -> tuple[Moments, float]:
+        shares, level = _share_out(log_densities(block))
+        return rows.moments(shares, block), level
+
+    moments, levels = zip(*spread(expect, rows.blocks()), strict=True)
+    return _total(moments), sum(levels) / len(rows.z)
+
+
+def _total(moments: Iterable[Moments]) -> Moments:
+    """Of all blocks, added in their order."""
+    counts, sums, products = zip(*moments, strict=True)
+    return sum(counts), sum(sums), sum(products)
+
+
 def _share_out(terms: Array) -> tuple[Array, float]:
-    """How much of each row is each component's, and the rows' mean log density."""
+    """How much of each row is each component's, and the sum of the rows' log densities."""
     largest = terms.max(axis=1, keepdims=True)
     shares: Array = np.exp(np.subtract(terms, largest, out=terms), out=terms)
     total = shares.sum(axis=1, keepdims=True)
-    level = float((largest + np.log(total)).mean())
+    level = float((largest + np.log(total)).sum())
     return np.divide(shares, total, out=shares), level
 
 
-def _maximise(table: Rows, shares: Array, prior: float) -> JointMixture:
-    """The mixture that makes rows, shared out like this, most likely."""
-    rows, columns = table.z.shape
-    counts, sums, products = table.moments(shares)
+def _maximise(moments: Moments, rows: int, prior: float) -> JointMixture:
+    """The mixture that makes rows with these moments most likely."""
+    counts, sums, products = moments
+    columns = sums.shape[1]
     counts = counts + 1e-9
     means = sums / counts[:, None]
     scatter = products - counts[:, None, None] * (means[:, :, None] * means[:, None, :])

@@ -35,6 +35,7 @@ from aem.importance import (
 from aem.model import AEM
 from aem.normalizers import nodes_within
 from aem.proposals import LOG_ROOT_2PI
+from aem.threads import spread
 
 SAMPLES = 1000
 COARSE = tuple(2.0**-k for k in range(15))  # 1 … 6e-5 standard deviations
@@ -118,14 +119,13 @@ def log_components(
         generator=generator_for(seed, torch.device("cpu")),
     ).to(z)
     uniforms = uniforms.clamp(max=1 - torch.finfo(z.dtype).eps / 2)
-    log_q = z.new_empty(z.shape, dtype=torch.float64)
-    log_k = z.new_empty((len(bandwidths), *z.shape), dtype=torch.float64)
-    for some in ranges(len(z), rows_within(memory, model, samples)):
+
+    def score(some: range) -> tuple[Tensor, Tensor]:
         chosen = slice(some.start, some.stop)
         rows = z[chosen]
         flat = model.conditionals(rows, None if context is None else context[chosen]).flatten()
         point = rows.reshape(-1, 1)
-        log_q[chosen] = flat.proposal.log_prob(point).double().reshape(rows.shape)
+        log_q = flat.proposal.log_prob(point).double().reshape(rows.shape)
         n = len(point)
         total = z.new_full((n,), -torch.inf, dtype=torch.float64)
         sums = z.new_full((len(bandwidths), n), -torch.inf, dtype=torch.float64)
@@ -140,10 +140,17 @@ def log_components(
                 sums[m] = torch.logaddexp(sums[m], near)
         widths = torch.tensor(bandwidths, dtype=torch.float64, device=z.device)
         kernels = sums - total - widths.log()[:, None] - LOG_ROOT_2PI
-        log_k[:, chosen] = kernels.reshape(len(bandwidths), *rows.shape)
-        watch(len(some))
+        return log_q, kernels.reshape(len(bandwidths), *rows.shape)
+
+    log_q = [z.new_empty((0, d), dtype=torch.float64)]
+    log_k = [z.new_empty((len(bandwidths), 0, d), dtype=torch.float64)]
+    some = ranges(len(z), rows_within(memory, model, samples))
+    for own_q, own_k in spread(score, some, device=z.device.type):
+        log_q.append(own_q)
+        log_k.append(own_k)
+        watch(len(own_q))
     log_scale = model.scale.double().log()
-    return log_q - log_scale, log_k - log_scale
+    return torch.cat(log_q) - log_scale, torch.cat(log_k, 1) - log_scale
 
 
 def best_proposal_weight(log_q: Float[Tensor, " N"], log_k: Float[Tensor, " N"]) -> float:

@@ -19,6 +19,7 @@ from aem.nn.energy import EnergyNetwork
 from aem.nn.features import REACH, FourierFeatures, choose_frequencies, residual_frequencies
 from aem.nn.incremental import incremental
 from aem.nn.resmade import ResMADE
+from aem.nn.rowwise import linear
 from aem.nn.transformer import CausalTransformer
 from aem.proposals import GaussianMixture, MixtureHead, UniformHead
 from aem.table import check_table
@@ -187,13 +188,13 @@ class AEM(nn.Module):
         shift = self.shift.to(x)
         if self.slopes is None:
             return shift.expand_as(x)
-        return shift + (x - shift) @ self.slopes.to(x).T
+        return shift + linear(x - shift, self.slopes.to(x))
 
     def in_units(self, z: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
         """Back from what the networks see to the units of the data."""
         if self.slopes is None:
             return self.shift + self.scale * z
-        return self.shift + (z.double() @ self._spans.T).to(z)
+        return self.shift + linear(z.double(), self._spans).to(z)
 
     @property
     def deviations(self) -> Float[Tensor, " D"]:

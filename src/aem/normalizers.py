@@ -1,5 +1,6 @@
 """log Z of each conditional, computed: adaptive quadrature in the conditional's own coordinate."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -18,6 +19,7 @@ from aem.quadrature import (
     integrate,
     panel_nodes,
 )
+from aem.threads import each_alone, get_threads, spread
 
 # Enough to keep a processor busy, little against what its machine has.
 MEMORY = {"cpu": 2**28, "cuda": 2**32}
@@ -28,6 +30,9 @@ SMALLEST_LOG = -600.0
 # Nats a conditional. A float32 energy errs by some 1e-6 at a node and hardly in the mean: log Z of
 # trained and of random models moved by 1e-7. It serves for tolerances a hundred times as large.
 SINGLE_SUFFICES = 1e-5
+# Conditionals a thread integrates together: the work is cut into a few pieces a thread, as some take
+# more nodes than others.
+SHARES, FEWEST, MOST = 4, 64, 2048
 LARGEST_LOG = 300.0  # whose square is still a number
 
 
@@ -42,7 +47,7 @@ class Quadrature:
     tolerance: float = 1e-3  # nats a row, all conditionals together
     first_panels: int = 8
     max_nodes: int = 2**20  # a conditional
-    memory: int = 0  # bytes of working memory; 0: what suits the device
+    memory: int = 0  # bytes of working memory, shared by the threads; 0: what suits the device
 
     def __post_init__(self) -> None:
         if not self.tolerance > 0:
@@ -51,8 +56,9 @@ class Quadrature:
             raise AemError("panels, nodes and memory of a quadrature must be positive")
 
     def bytes_on(self, device: torch.device) -> int:
-        """The working memory."""
-        return self.memory or MEMORY.get(device.type, MEMORY["cpu"])
+        """The working memory, on a CPU that of one thread."""
+        memory = self.memory or MEMORY.get(device.type, MEMORY["cpu"])
+        return memory // get_threads() if device.type == "cpu" else memory
 
     def budget(self, conditionals: Conditionals) -> Budget:
         """Half of the memory for nodes being evaluated, half for panels."""
@@ -79,6 +85,31 @@ class Normalizer:
     offset: Float[Tensor, " N"]  # the panels hold weights times e^(−offset)
     panels: Panels | None = None
 
+    @staticmethod
+    def joined(conditionals: Conditionals, parts: Sequence["Normalizer"]) -> "Normalizer":
+        """The normalisers of conditionals that were computed a share at a time."""
+        shares = [len(part.log_z) for part in parts]
+        panels = None
+        kept = [part.panels for part in parts if part.panels is not None]
+        if kept:
+            firsts = torch.tensor([0, *shares[:-1]]).cumsum(0).tolist()
+            own = zip(kept, firsts, strict=True)
+            panels = Panels.concatenate([replace(p, problem=p.problem + k) for p, k in own])
+
+        def all_of(name: str) -> Tensor:
+            return torch.cat([getattr(part, name) for part in parts])
+
+        return Normalizer(
+            all_of("log_z"),
+            all_of("error"),
+            all_of("outside"),
+            all_of("nodes"),
+            all_of("converged"),
+            parts[0].chart.joined(conditionals, [part.chart for part in parts]),
+            all_of("offset"),
+            panels,
+        )
+
 
 def nodes_within(memory: int, conditionals: Conditionals) -> int:
     """How many nodes fit into the memory: a few activations and mixture terms are alive at once."""
@@ -88,6 +119,7 @@ def nodes_within(memory: int, conditionals: Conditionals) -> int:
     return max(memory // per_node, NODES_PER_PANEL)
 
 
+@each_alone
 @torch.no_grad()
 def normalizer(
     conditionals: Conditionals,
@@ -99,6 +131,24 @@ def normalizer(
     """log Z of a flat batch of conditionals (float64), each to `tolerance` nats."""
     if tolerance >= SINGLE_SUFFICES and conditionals.form == "relative":
         conditionals = conditionals.with_single_energy()
+    like = conditionals.projected
+    size = max(len(like), 1)
+    if like.device.type == "cpu":
+        size = min(max(-(-size // (SHARES * get_threads())), FEWEST), MOST)
+    if size >= len(like):
+        return _normalizer(conditionals, settings, tolerance, keep_panels)
+
+    def some(index: Tensor) -> Normalizer:
+        return _normalizer(conditionals.select(index), settings, tolerance, keep_panels)
+
+    shares = torch.arange(len(like)).split(size)
+    return Normalizer.joined(conditionals, list(spread(some, shares)))
+
+
+def _normalizer(
+    conditionals: Conditionals, settings: Quadrature, tolerance: float, keep_panels: bool
+) -> Normalizer:
+    """The same, all at once."""
     chart = chart_for(conditionals, settings.first_panels)
     divergent = torch.zeros_like(conditionals.projected[:, 0], dtype=torch.bool)
     if isinstance(chart, TailedChart):

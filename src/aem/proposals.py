@@ -15,22 +15,20 @@ from typing import Protocol, runtime_checkable
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.nn import functional as F
 
 from aem.errors import AemError
 from aem.kernels import applied, fuses_mixture
+from aem.nn.functions import softplus
 from aem.quantiles import invert_mixture_cdf, normal_cdf
+from aem.randomness import uniforms
 
 LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
 
 
-def stratified_uniforms(
-    like: Float[Tensor, "*B"], nodes: int, generator: torch.Generator | None = None
-) -> Float[Tensor, "*B S"]:
+def stratified_uniforms(like: Float[Tensor, "*B"], nodes: int) -> Float[Tensor, "*B S"]:
     """One uniform in each of S strata of [0, 1)."""
-    dtype, device = like.dtype, like.device
-    noise = torch.rand((*like.shape, nodes), generator=generator, dtype=dtype, device=device)
-    u = (torch.arange(nodes, dtype=dtype, device=device) + noise) / nodes
+    noise = uniforms((*like.shape, nodes), like)
+    u = (torch.arange(nodes, dtype=like.dtype, device=like.device) + noise) / nodes
     return u.clamp(max=1 - torch.finfo(like.dtype).eps / 2)  # rounding can reach one
 
 
@@ -130,7 +128,7 @@ class GaussianMixture:
             return self._fused_log_prob(x).exp()
         heights = (self.log_weights - self.scales.log() - LOG_ROOT_2PI).exp()
         bells = self._standardise(x).square().mul_(-0.5).exp_()
-        return (bells @ heights[..., None])[..., 0]
+        return bells.mul_(heights[..., None, :]).sum(-1)
 
     def cdf(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
         """Probability of lying below each node."""
@@ -174,7 +172,7 @@ class GaussianMixture:
     def position(self, x: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
         """Draw the component x came from, then the place x has within that component's share."""
         shares = self._joint_log_prob(x[..., None])[..., 0, :].softmax(-1).cumsum(-1)
-        u = torch.rand(x.shape, dtype=x.dtype, device=x.device)[..., None]
+        u = uniforms(x.shape, x)[..., None]
         component = torch.searchsorted(shares, u, right=True).clamp(max=shares.shape[-1] - 1)
         weights = self.log_weights.exp()
         ends = weights.cumsum(-1)
@@ -300,7 +298,7 @@ class MixtureHead(torch.nn.Module):
         """Build the proposal, in float32 at least: its tails do not survive bf16."""
         phi = phi.to(torch.promote_types(phi.dtype, torch.float32))
         logits, locs, raw_scales = phi.split(self.components, -1)
-        return GaussianMixture(logits, locs, self.min_scale + F.softplus(raw_scales))
+        return GaussianMixture(logits, locs, self.min_scale + softplus(raw_scales))
 
 
 class UniformHead(torch.nn.Module):

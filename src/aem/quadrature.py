@@ -27,6 +27,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from aem.nn.rowwise import MANY, linear
+
 # Nodes and weights on [−1, 1]; every second Kronrod node is a Gauss node.
 _HALF_NODES = (
     0.991455371120812639206854697526329,
@@ -190,13 +192,14 @@ def _evaluate(integrand: Integrand, problem: Tensor, start: Tensor, end: Tensor)
     seen = integrand(problem, panel_nodes(start, end), start, end)
     half = 0.5 * (end - start)
     kronrod = KRONROD.to(half.device)
-    seen_mass = half * (seen.measure @ kronrod)
+    seen_mass = half * (seen.measure * kronrod).sum(-1)
     # Nodes that see nothing of the measure speak for it all the same, each as much as the others.
     blind = seen_mass < torch.finfo(seen_mass.dtype).tiny
-    mean = half * ((seen.measure * seen.weight) @ kronrod) / seen_mass
+    mean = half * (seen.measure * seen.weight * kronrod).sum(-1) / seen_mass
     mean = torch.where(blind, seen.weight.mean(-1), mean)
     deviation = seen.measure * (seen.weight - mean[:, None])
-    rough = half.square() * (deviation @ NULL_RULES.to(half.device)).square().sum(-1)
+    nulls = linear(deviation, NULL_RULES.T.to(half.device), block=MANY)
+    rough = half.square() * nulls.square().sum(-1)
     missed = (seen_mass - seen.mass).abs()
     return Panels(
         problem,
@@ -324,7 +327,8 @@ def _totals(problem: Tensor, amount: Tensor, problems: int) -> Tensor:
 
 def _seams(panels: Panels) -> Float[Tensor, " P"]:
     """Variance from jumps and kinks beyond the outermost nodes, where neighbours do not meet."""
-    at_start, at_end = (panels.weight @ END_VALUES.to(panels.weight.device)).unbind(-1)
+    ends = linear(panels.weight, END_VALUES.T.to(panels.weight.device), block=MANY)
+    at_start, at_end = ends.unbind(-1)
     neighbours = panels.problem[1:] == panels.problem[:-1]
     jump = (at_start[1:] - at_end[:-1]).abs()
     largest = panels.weight.amax(-1)  # an extrapolation may overshoot, a weight does not

@@ -8,7 +8,8 @@ in every form of the energy, and what is left where acceptance is hopeless.
 *proposal*: the proposal itself.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -18,6 +19,7 @@ from aem.conditionals import Conditionals
 from aem.errors import AemError
 from aem.inversion import PanelCDF
 from aem.normalizers import PANEL_BYTES, Quadrature, normalizer
+from aem.randomness import drawing_from, generator, seeds, uniforms
 from aem.scoring import (
     blocks,
     context_groups,
@@ -26,12 +28,16 @@ from aem.scoring import (
     solve,
     split_groups,
 )
+from aem.threads import spread
 
 if TYPE_CHECKING:
     from aem.model import AEM
 
+Drawn = TypeVar("Drawn")
+
 RESAMPLED = 100  # proposals a resampled value is chosen from, as in the paper
-BLOCK = 2**14  # rows drawn together: bounds memory, large enough to keep the processor busy
+# Rows drawn together: they bound memory and are enough to keep a thread, or a GPU, busy.
+BLOCK = {"cpu": 2**10, "cuda": 2**14}
 MOST_ROUNDS = 200
 MOST_TRIES = 64  # of a value a round
 BUSY = {"cuda": 2**17}  # points a round, at least: fewer leave the device idle
@@ -44,25 +50,43 @@ def draw(
     if method not in SAMPLERS:
         raise AemError(f"unknown sampling method '{method}'; known: {', '.join(SAMPLERS)}")
     sampler = SAMPLERS[method]
-    parts = []
-    for start in range(0, rows, BLOCK):
-        count = min(BLOCK, rows - start)
-        sequence = model.sequence(
-            count, None if context is None else context[start : start + count]
-        )
+
+    def some(block: slice) -> Tensor:
+        own = None if context is None else context[block]
+        sequence = model.sequence(block.stop - block.start, own)
         columns = []
         for _ in range(model.config.features):
             value = sampler(sequence.next())
             sequence.push(value)
             columns.append(value)
-        parts.append(torch.stack(columns, -1))
+        return torch.stack(columns, -1)
+
+    parts = list(drawn_in_blocks(some, rows, model.shift.device))
     return torch.cat(parts) if parts else model.shift.new_zeros(0, model.config.features)
+
+
+def drawn_in_blocks(
+    draw: Callable[[slice], Drawn], rows: int, device: torch.device
+) -> Iterator[Drawn]:
+    """What `draw` makes of each block of so many rows, each from a random stream of its own.
+
+    How rows are cut into blocks and what their streams are depends on no number of threads.
+    """
+    size = BLOCK[device.type]
+    starts = range(0, rows, size)
+
+    def some(start_and_seed: tuple[int, int]) -> Drawn:
+        start, seed = start_and_seed
+        with drawing_from(seed, device):
+            return draw(slice(start, min(start + size, rows)))
+
+    return spread(some, zip(starts, seeds(len(starts)), strict=True), device=device.type)
 
 
 def proposal_draws(conditionals: Conditionals, count: int) -> Float[Tensor, "B S"]:
     """S iid draws of each proposal."""
     like = conditionals.proposal.batch
-    u = torch.rand((*like.shape, count), dtype=like.dtype, device=like.device)
+    u = uniforms((*like.shape, count), like)
     return conditionals.proposal.transport(u)
 
 
@@ -75,7 +99,8 @@ def by_resampling(conditionals: Conditionals) -> Float[Tensor, " B"]:
     """One of N proposal draws, chosen by its importance weight (sampling importance resampling)."""
     y = proposal_draws(conditionals, RESAMPLED)
     log_w = conditionals.log_weight(y)
-    chosen = torch.multinomial((log_w - log_w.amax(-1, keepdim=True)).exp(), 1)
+    shares = (log_w - log_w.amax(-1, keepdim=True)).exp()
+    chosen = torch.multinomial(shares, 1, generator=generator(shares.device.type))
     return y.gather(-1, chosen)[:, 0]
 
 
@@ -93,7 +118,7 @@ def by_rejection(conditionals: Conditionals) -> Float[Tensor, " B"]:
         tries = min(max(tries, at_once // len(waiting)), MOST_TRIES)
         some = conditionals.select(waiting)
         y = proposal_draws(some, tries)
-        accepted = torch.rand_like(y).log() < some.log_weight(y)
+        accepted = uniforms(y.shape, y).log() < some.log_weight(y)
         hit = accepted.any(-1)
         # The first accepted of several tries is a draw as good as if they had come one by one.
         first = accepted.to(torch.uint8).argmax(-1, keepdim=True)
@@ -113,7 +138,7 @@ def by_inversion(conditionals: Conditionals) -> Float[Tensor, " B"]:
     conditionals = conditionals.double()
     computed = normalizer(conditionals, settings, tolerance=settings.tolerance, keep_panels=True)
     refuse_divergent(computed.log_z[:, None], ("of the draws",))
-    u = torch.rand(like.shape, dtype=torch.float64, device=like.device)
+    u = uniforms(like.shape, like.double())
     return PanelCDF.of(computed).icdf(u[:, None])[:, 0].to(like.dtype)
 
 
@@ -166,7 +191,9 @@ def invert(
             conditionals = sequence.next().select(representatives(groups))
             computed = normalizer(conditionals, settings, tolerance=tolerance, keep_panels=True)
             refuse_divergent(
-                computed.log_z[groups][:, None], (model.columns[len(columns)],), block.start
+                computed.log_z[groups][:, None],
+                (model.columns[len(columns)],),
+                block.start,
             )
             cdf = PanelCDF.of(computed)
             sizes.seen(cdf, len(levels))

@@ -1,9 +1,9 @@
 """Scores of rows: blocks that fit into memory, conditionals that rows share computed once."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -13,11 +13,17 @@ from aem.charts import TailedChart, chart_for
 from aem.conditionals import Conditionals
 from aem.errors import AemError
 from aem.normalizers import DivergentNormalizer, Normalizer, Quadrature, normalizer
+from aem.threads import get_threads, spread
 
 if TYPE_CHECKING:
     from aem.model import AEM
 
 NAMED = 5  # rows a message names
+# Rows a thread scores together: fewer would spend their time between products, with more of them the
+# threads would not finish at the same time.
+FEWEST_TOGETHER, MOST_TOGETHER = 64, 1024
+
+Result = TypeVar("Result")
 
 
 class AccuracyWarning(UserWarning):
@@ -73,13 +79,13 @@ def _warn(message: str) -> None:
     warnings.warn(message, AccuracyWarning, stacklevel=4)
 
 
-def blocks(model: "AEM", rows: int, memory: int) -> Iterator[slice]:
-    """Rows whose pass through the ARNN, and whose parameters, fit into the memory."""
+def blocks(model: "AEM", rows: int, memory: int, most: int | None = None) -> Iterator[slice]:
+    """Rows whose pass through the ARNN, and whose parameters, fit into the memory, or fewer."""
     config = model.config
     outputs = model.head.size + config.gamma + config.energy_hidden
     width = 1 + 2 * config.frequencies
     numbers = config.features * (3 * width + 4 * outputs) + model.arnn.numbers_a_row
-    size = max(memory // (8 * numbers), 1)
+    size = min(max(memory // (8 * numbers), 1), most or rows + 1)
     # An empty table is one empty block.
     return (slice(start, start + size) for start in range(0, max(rows, 1), size))
 
@@ -209,18 +215,34 @@ def score(
     """Score rows a block at a time."""
     if context is not None and len(context) != len(rows):
         raise AemError(f"{len(context)} context rows for {len(rows)} rows")
-    return Scores.concatenate(
-        [
-            score_block(
-                model,
-                rows[block],
-                None if context is None else context[block],
-                settings,
-                block.start,
-            )
-            for block in blocks(model, len(rows), settings.bytes_on(rows.device))
-        ]
-    )
+
+    def some(block: slice) -> Scores:
+        own = None if context is None else context[block]
+        return score_block(model, rows[block], own, settings, block.start)
+
+    return Scores.concatenate(list(in_blocks(some, model, len(rows), settings, rows.device)))
+
+
+def in_blocks(
+    function: Callable[[slice], Result],
+    model: "AEM",
+    rows: int,
+    settings: Quadrature,
+    device: torch.device,
+    most: int | None = None,
+) -> Iterator[Result]:
+    """What a function makes of blocks of rows that fit into the memory, `most` at a time.
+
+    Where nothing has to be integrated, the threads of a processor take a block each. Otherwise they
+    share the integrals of a block, where rows with equal pasts have one.
+    """
+    memory = settings.bytes_on(device)
+    if not model.flat:
+        yield from map(function, blocks(model, rows, memory, most))
+        return
+    share = min(max(-(-rows // get_threads()), FEWEST_TOGETHER), most or MOST_TOGETHER)
+    together = blocks(model, rows, memory, share if device.type == "cpu" else most)
+    yield from spread(function, together, device=device.type)
 
 
 @torch.no_grad()

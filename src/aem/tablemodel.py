@@ -28,16 +28,16 @@ from aem.io import (
 from aem.lens import Lens, lenses_from, through
 from aem.model import AEM
 from aem.normalizers import Quadrature
+from aem.randomness import uniforms
 from aem.reporting import Report, silent
-from aem.sampling import by_rejection
-from aem.scoring import score_block, warn_inexact
+from aem.sampling import by_rejection, drawn_in_blocks
+from aem.scoring import in_blocks, score_block, warn_inexact
 from aem.table import check_table
 
 Array = NDArray[np.float64]
 
 TOLERANCE = 1e-2  # nats a row: far below what a row's score says about it
 BLOCK = 256  # rows scored together, between two reports
-DRAWN = 2**12  # the same for drawing
 MOST_REDRAWS = 100
 GIVE_UP = 0.05  # a draw beyond the range may not exist: fewer and fewer insist on one
 
@@ -101,18 +101,22 @@ class TableModel:
         refuse_extreme(x, self.columns)
         settings = Quadrature(tolerance=tolerance)
         device = self.model.shift.device
-        parts = []
-        for start in range(0, max(len(x), 1), BLOCK):
-            some = x[start : start + BLOCK]
+        _ = self.exact  # made once, before threads ask for it
+
+        def score(block: slice) -> tuple[Array, Array]:
+            some = x[block]
             rows = torch.tensor(self.seen(some), device=device)
-            # A row alone would take another path through the linear algebra than one among others.
-            padded = torch.cat((rows, rows[:1])) if len(rows) == 1 else rows
-            log_density, error = self._score_block(padded, settings, start)
-            terms = log_density[: len(rows)].cpu().numpy()
+            log_density, error = self._score_block(rows, settings, block.start)
+            terms = log_density.cpu().numpy()
             for d, lens in self.lenses.items():
                 terms[:, d] += lens.log_slope(some[:, d])
-            parts.append([terms, error[: len(rows)].cpu().numpy()])
-            report("rows", min(start + BLOCK, len(x)), len(x))
+            return terms, error.cpu().numpy()
+
+        parts, done = [], 0
+        for part in in_blocks(score, self.exact, len(x), settings, device, most=BLOCK):
+            parts.append(part)
+            done += len(part[0])
+            report("rows", done, len(x))
         scores = ColumnScores(*(np.concatenate(column) for column in zip(*parts, strict=True)))
         error = torch.from_numpy(scores.error)
         warn_inexact(error > tolerance, error, tolerance)
@@ -141,13 +145,15 @@ class TableModel:
             )
         count = int(count)
         device = self.model.shift.device
-        parts = []
+        self.model.eval()
+        parts, done = [], 0
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             if seed is not None:
                 torch.manual_seed(seed)
-            for start in range(0, count, DRAWN):
-                parts.append(self._draw(min(DRAWN, count - start)))
-                report("rows", min(start + DRAWN, count), count)
+            for part in drawn_in_blocks(self._draw, count, device):
+                parts.append(part)
+                done += len(part)
+                report("rows", done, count)
         rows = np.concatenate(parts)
         for column in self.discrete:
             d = self.columns.index(column.column)
@@ -155,11 +161,11 @@ class TableModel:
         return rows
 
     @torch.no_grad()
-    def _draw(self, count: int) -> Array:
+    def _draw(self, block: slice) -> Array:
         """Column by column; one with a handful of values is drawn again until it is one of them."""
-        model = self.model.eval()
+        model = self.model
         bounded = {self.columns.index(c.column): c for c in self.discrete if c.bounded}
-        sequence = model.sequence(count)
+        sequence = model.sequence(block.stop - block.start)
         drawn = []
         for d in range(len(self.columns)):
             conditional = sequence.next()
@@ -175,7 +181,7 @@ class TableModel:
 
     def _redraw(self, column: Discrete, conditional: Conditionals, z: Tensor, d: int) -> Tensor:
         """Values beyond those seen are as rare as the score says."""
-        within = torch.rand_like(z) >= column.beyond
+        within = uniforms(z.shape, z) >= column.beyond
         for _ in range(MOST_REDRAWS):
             # Discrete columns have neither lens nor regression.
             value = (self.model.shift[d] + self.model.scale[d] * z).double().cpu().numpy()
@@ -185,7 +191,7 @@ class TableModel:
             if not len(wrong):
                 break
             z[wrong] = by_rejection(conditional.select(wrong))
-            within[wrong] |= torch.rand_like(z[wrong]) < GIVE_UP
+            within[wrong] |= uniforms(wrong.shape, z) < GIVE_UP
         return z
 
     def save(self, path: str | Path) -> None:

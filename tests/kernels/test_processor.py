@@ -69,13 +69,13 @@ def test_memory_passes_from_step_to_step_and_never_between_two_graphs() -> None:
     for expected, *others in zip(alone, together, again, strict=True):
         for other in others:
             torch.testing.assert_close(other, expected, rtol=0, atol=0)
-    assert len(processor._spare) == 2
+    assert len(processor._spare()) == 2
     late = net(*inputs[0])
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         gradients(both[1])
     torch.testing.assert_close(gradients(late), alone[0], rtol=0, atol=0)
     processor.release()
-    assert not processor._spare
+    assert not processor._spare()
 
 
 def test_dropout_has_its_rate_and_keeps_the_mean() -> None:

@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from aem.commands import data, evaluate, fit, report, reproduce, sample, score
+from aem.commands.threads import give_threads
 from aem.errors import Interrupted
 from aem.scoring import AccuracyWarning
 
@@ -47,6 +48,7 @@ for command, epilog in (
 app.add_typer(reproduce.app, name="reproduce")
 app.add_typer(data.app, name="data")
 app.command()(evaluate.evaluate)
+give_threads(app)
 
 
 def run() -> None:

@@ -1,17 +1,23 @@
-"""The energy network on a processor: a few thousand nodes at a time, so that they stay in its cache.
+"""The energy network on a processor: a few thousand nodes at a time, so that they stay in its
+cache.
 
-The first layer, h + W₂ dropout(relu(W₁ relu(h) + b₁)) + b₂ block after block, the last layer; forward
-and backward written out. Three things make this faster than the same operations one by one on the
-whole batch: elementwise work finds its operands in cache, products accumulate where their sums are
-wanted (the residual, the weights' gradients), and dropout costs little: `bernoulli_` draws a number an
-entry, here one 64-bit draw decides eight, and all blocks of a chunk share the draws. The rate is
-therefore a multiple of 1/256, and the scale follows the rate used, so that the mean is right.
+The first layer, h + W₂ dropout(relu(W₁ relu(h) + b₁)) + b₂ block after block, the last layer;
+forward and backward written out. Three things make this faster than the same operations one by one
+on the whole batch: elementwise work finds its operands in cache, products accumulate where their
+sums are wanted (the residual, the weights' gradients), and dropout costs little: `bernoulli_` draws
+a number an entry, here one 64-bit draw decides eight, and all blocks of a chunk share the draws.
+The rate is therefore a multiple of 1/256, and the scale follows the rate used, so that the mean is
+right.
 
-Kept for the backward pass, where there will be one: what the matrices of each block and the last layer
-read, after ReLU and dropout; its zeros say where no gradient flows.
+Kept for the backward pass, where there will be one: what the matrices of each block and the last
+layer read, after ReLU and dropout; its zeros say where no gradient flows. Where there will be none,
+products are of one shape (`aem.nn.rowwise`), so that a node's energy does not depend on the nodes
+around it.
 """
 
-from collections.abc import Iterator
+import math
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -20,14 +26,18 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from aem.kernels import applied
+from aem.nn.rowwise import MANY, aligned, blockwise_, room
+from aem.randomness import generator
+from aem.threads import each_alone
 
 CHUNK = 4096  # nodes: 2 MiB of float32 at 128 units
 APART = 149  # rows between the random bytes of one block and the next
 
-# Memory of the last backward pass, for the next forward pass: fresh memory of this size costs a page
-# fault every 4 KiB. Should it be written before the pass that reads it, autograd, which counts writes,
-# raises.
-_spare: list[Tensor] = []
+# Memory of the last backward pass, for the next forward pass: fresh memory of this size costs a
+# page fault every 4 KiB. Should it be written before the pass that reads it, autograd, which counts
+# writes, raises. Each thread has its own.
+_here, _lock = threading.local(), threading.Lock()
+_everywhere: list[list[Tensor]] = []
 
 _threshold_backward = torch.ops.aten.threshold_backward.grad_input
 
@@ -37,10 +47,21 @@ def _zero_where(value: Tensor, key: Tensor, at_most: float) -> None:
     _threshold_backward(value, key, at_most, grad_input=value)
 
 
+def _spare() -> list[Tensor]:
+    """What this thread has to spare."""
+    if not hasattr(_here, "spare"):
+        _here.spare = []
+        with _lock:
+            _everywhere.append(_here.spare)
+    spare: list[Tensor] = _here.spare
+    return spare
+
+
 def _room(like: Tensor, *shape: int) -> Tensor:
     """Memory for the backward pass, used before where possible."""
-    while _spare:
-        memory = _spare.pop()
+    spare = _spare()
+    while spare:
+        memory = spare.pop()
         if memory.shape == shape and memory.dtype == like.dtype:
             return memory
     return like.new_empty(shape)
@@ -48,7 +69,8 @@ def _room(like: Tensor, *shape: int) -> Tensor:
 
 def release() -> None:
     """Give back the memory kept from one step to the next."""
-    _spare.clear()
+    for spare in _everywhere:
+        spare.clear()
 
 
 class _Dropout:
@@ -67,7 +89,7 @@ class _Dropout:
     def draw(self) -> None:
         """Fresh bytes."""
         if self.drop:
-            self.bits.random_(-(2**63), None)
+            self.bits.random_(-(2**63), None, generator=generator())
             self.noise.copy_(
                 self.bits.view(torch.uint8)[: self.noise.numel()].view(self.noise.shape)
             )
@@ -84,6 +106,7 @@ def _scale(drop: int) -> float:
     return 256 / (256 - drop)
 
 
+@each_alone
 def _through(
     kept: Float[Tensor, "L N H"] | None,
     embedded: Float[Tensor, "N E"],
@@ -100,24 +123,30 @@ def _through(
     second = [w.t().contiguous() for w in weights[2::4]]
     shift = projected + bias
     f = embedded.new_empty(rows)
-    stream = embedded.new_empty((chunk, hidden))
+    stream = room(chunk, hidden, like=embedded)
     # Where nothing is kept, all blocks use the same memory.
-    brief = embedded.new_empty((2, chunk if kept is None else 0, hidden))
+    brief = [room(chunk if kept is None else 0, hidden, like=embedded) for _ in range(2)]
+    read = aligned if kept is None else torch.Tensor.contiguous
+    rowwise: Callable[..., None] = blockwise_ if kept is None else _at_once
     thin_out = _Dropout(drop, stream, blocks)
     for some, conditionals in _chunks(chunk, nodes, rows):
         count = some.stop - some.start
-        active, middle = brief[:, :count]
+        active, middle = brief[0][:count], brief[1][:count]
         rooms = [active, middle] * blocks + [active] if kept is None else list(kept[:, some])
-        x = torch.mm(embedded[some], value.t(), out=stream[:count])
+        x = stream[:count]
+        rowwise(lambda x, e: torch.mm(e, value.t(), out=x), MANY, x, read(embedded[some]))
         x.view(-1, nodes, hidden).add_(shift[conditionals, None])
         thin_out.draw()
         for i in range(blocks):
             active, t = rooms[2 * i : 2 * i + 2]
-            torch.mm(torch.clamp_min(x, 0, out=active), first[i], out=t)
+            torch.clamp_min(x, 0, out=active)
+            rowwise(lambda t, a, w=first[i]: torch.mm(a, w, out=t), MANY, t, active)
             t.add_(weights[4 * i + 1]).clamp_min_(0)
             thin_out(t, i)
-            x.add_(weights[4 * i + 3]).addmm_(t, second[i], alpha=_scale(drop))
-        torch.mv(torch.clamp_min(x, 0, out=rooms[-1]), last, out=f[some])
+            x.add_(weights[4 * i + 3])
+            rowwise(lambda x, t, w=second[i]: x.addmm_(t, w, alpha=_scale(drop)), MANY, x, t)
+        torch.clamp_min(x, 0, out=rooms[-1])
+        rowwise(lambda f, a: torch.mv(a, last, out=f), MANY, f[some], rooms[-1])
     return f.add_(last_bias)
 
 
@@ -139,6 +168,7 @@ class _Energy(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
+    @each_alone
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         embedded, value, last, kept, *weights = ctx.saved_tensors
         scale, nodes, blocks, (_, rows, hidden) = (
@@ -177,15 +207,21 @@ class _Energy(torch.autograd.Function):
             d_value.addmm_(d.t(), embedded[some])
             if d_embedded is not None:
                 torch.mm(d, value, out=d_embedded[some])
-        if all(memory.data_ptr() != kept.data_ptr() for memory in _spare):
-            _spare.append(kept.detach())
+        if all(memory.data_ptr() != kept.data_ptr() for memory in _spare()):
+            _spare().append(kept.detach())
         outer = d_value, d_projected.sum(0), d_last, grad.sum()
         return d_embedded, d_projected, None, *outer, *gradients
 
 
+def _at_once(operation: Callable[..., object], _: int, *operands: Tensor) -> None:
+    operation(*operands)
+
+
 def _chunk(nodes: int, rows: int) -> int:
-    """Rows at a time: whole conditionals."""
-    return min(max(CHUNK // nodes, 1) * nodes, rows)
+    """Rows at a time: whole conditionals, and whole blocks of rows where that is possible."""
+    both = math.lcm(nodes, MANY)
+    whole = both if both <= CHUNK else nodes
+    return min(max(CHUNK // whole, 1) * whole, rows)
 
 
 def _chunks(chunk: int, nodes: int, rows: int) -> Iterator[tuple[slice, slice]]:

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from aem.errors import AemError
+from aem.randomness import dropout
 
 Activation = Callable[[Tensor], Tensor]
 ACTIVATIONS: dict[str, Activation] = {"relu": F.relu, "tanh": torch.tanh}
@@ -43,6 +44,6 @@ class ResidualBlock(nn.Module):
         t: Tensor = self.first(self.activation(h))
         if shift is not None:
             t = t + shift
-        t = F.dropout(self.activation(t), self.dropout, self.training)
+        t = dropout(self.activation(t), self.dropout, training=self.training)
         step: Tensor = self.second(t)
         return h + step

@@ -3,12 +3,20 @@
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from aem.kernels import applied, fuses_energy, fuses_inference
 from aem.kernels.processor import energy as energy_on_processor
 from aem.nn.blocks import ResidualBlock, activation_named
 from aem.nn.features import fourier_features
+from aem.nn.rowwise import MANY, linear
+
+
+class NodeLinear(nn.Linear):
+    """A layer that reads nodes of conditionals, of which there are many."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Apply the layer."""
+        return linear(input, self.weight, self.bias, MANY)
 
 
 class EnergyNetwork(nn.Module):
@@ -41,15 +49,15 @@ class EnergyNetwork(nn.Module):
             self.from_context.bias.copy_(joint.bias)
         self.blocks = nn.ModuleList(
             ResidualBlock(
-                nn.Linear(hidden, hidden), nn.Linear(hidden, hidden), self.activation, dropout
+                NodeLinear(hidden, hidden), NodeLinear(hidden, hidden), self.activation, dropout
             )
             for _ in range(blocks)
         )
-        self.final = nn.Linear(hidden, 1)
+        self.final = NodeLinear(hidden, 1)
 
     def project(self, gamma: Float[Tensor, "*B C"]) -> Float[Tensor, "*B H"]:
         """The context's share of the first layer, without the bias."""
-        return F.linear(gamma, self.from_context.weight)
+        return linear(gamma, self.from_context.weight)
 
     def forward(
         self, embedded: Float[Tensor, "*B S E"], projected: Float[Tensor, "*B H"]
@@ -66,7 +74,7 @@ class EnergyNetwork(nn.Module):
                 self.final.bias,
                 *self.blocks.parameters(),
             )
-        h = F.linear(embedded, self.from_value.weight, self.from_context.bias)
+        h = linear(embedded, self.from_value.weight, self.from_context.bias, MANY)
         h = h + projected[..., None, :]
         for block in self.blocks:
             h = block(h)

@@ -11,12 +11,12 @@ from typing import Protocol, runtime_checkable
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.nn import functional as F
 
 from aem.nn.features import REACH, fourier_features
 from aem.nn.masks import hidden_degrees
 from aem.nn.resmade import ResMADE
-from aem.nn.transformer import CausalTransformer
+from aem.nn.rowwise import MANY, linear
+from aem.nn.transformer import CausalTransformer, attention
 
 
 @runtime_checkable
@@ -77,7 +77,7 @@ class IncrementalTransformer:
             query, key, value = block.projected(h)
             kept[0, :, :, here : here + 1], kept[1, :, :, here : here + 1] = key, value
             known = kept[:, :, :, : here + 1]
-            h = block.finish(h, F.scaled_dot_product_attention(query, known[0], known[1]))
+            h = block.finish(h, attention(query, known[0], known[1]))
         return self.network.emit(h, here)[:, 0]
 
 
@@ -107,7 +107,7 @@ class IncrementalResMADE:
         own = slice(self.known * net.outputs, (self.known + 1) * net.outputs)
         # Units of degree ≤ known are all this feature may see, so the mask is one everywhere here.
         weight, bias = net.final.weight[own, :end], net.final.bias[own]
-        return F.linear(self.inputs[-1][:, :end], weight, bias)
+        return linear(self.inputs[-1][:, :end], weight, bias, MANY)
 
     def push(self, x: Float[Tensor, " B"]) -> None:
         """Make the next feature known."""
@@ -125,18 +125,16 @@ class IncrementalResMADE:
         net, new = self.network, slice(start, end)
         seen = self.known * net.embedding.width
         layer = net.initial
-        h = F.linear(self.embedded[:, :seen], layer.weight[new, :seen], layer.bias[new])
+        h = linear(self.embedded[:, :seen], layer.weight[new, :seen], layer.bias[new], MANY)
         if self.shifts[0] is not None:
             h = h + self.shifts[0][:, new]
         for i, block in enumerate(net.residual_blocks()):
             first, second = self.inputs[2 * i], self.inputs[2 * i + 1]
             first[:, new] = net.activation(h)
-            t = F.linear(first[:, :end], block.first.weight[new, :end], block.first.bias[new])
+            t = linear(first[:, :end], block.first.weight[new, :end], block.first.bias[new], MANY)
             shift = self.shifts[i + 1]
             if shift is not None:
                 t = t + shift[:, new]
             second[:, new] = net.activation(t)
-            h = h + F.linear(
-                second[:, :end], block.second.weight[new, :end], block.second.bias[new]
-            )
+            h = h + linear(second[:, :end], block.second.weight[new, :end], block.second.bias[new])
         self.inputs[-1][:, new] = net.activation(h)

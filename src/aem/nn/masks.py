@@ -3,9 +3,9 @@
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from aem.errors import AemError
+from aem.nn.rowwise import linear
 
 
 def hidden_degrees(features: int, hidden: int, *, conditional: bool = False) -> Int[Tensor, " H"]:
@@ -58,7 +58,7 @@ class MaskedLinear(nn.Linear):
 
     def forward(self, x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
         """Apply the masked layer."""
-        return F.linear(x, self.masked_weight(), self.bias)
+        return linear(x, self.masked_weight(), self.bias)
 
 
 def _erase_masked(layer: nn.Module, _: object) -> None:

@@ -9,6 +9,7 @@ from aem.nn.blocks import ResidualBlock, activation_named
 from aem.nn.contexts import check_context
 from aem.nn.features import REACH, FourierFeatures
 from aem.nn.masks import MaskedLinear, hidden_degrees
+from aem.nn.rowwise import Linear
 
 
 class ResMADE(nn.Module):
@@ -51,7 +52,7 @@ class ResMADE(nn.Module):
         self.final = MaskedLinear(degrees, output_degrees, strict=True)
         # The conditioning vector reaches every unit: no degree restricts what it may influence.
         self.context_layers = nn.ModuleList(
-            nn.Linear(context_features, hidden, bias=False)
+            Linear(context_features, hidden, bias=False)
             for _ in range(blocks + 1 if context_features else 0)
         )
 

@@ -16,6 +16,9 @@ from torch.nn import functional as F
 from aem.errors import AemError
 from aem.nn.contexts import check_context
 from aem.nn.features import REACH, FourierFeatures, fourier_features
+from aem.nn.functions import gelu
+from aem.nn.rowwise import FEW, Linear, blockwise, linear, padded
+from aem.randomness import dropout
 
 HEAD = 32  # numbers a head of attention compares
 WIDER = 4  # the inner layer of a block
@@ -28,6 +31,21 @@ def _all_digits(x: Tensor) -> torch.autocast:
     return torch.autocast(x.device.type, enabled=False)
 
 
+def attention(query: Tensor, key: Tensor, value: Tensor, *, causal: bool = False) -> Tensor:
+    """What tokens [B, heads, T, width] hear of each other."""
+    width = query.shape[-1]
+    more = padded(width, query) - width  # so that all tokens are aligned alike
+    if more and query.device.type == "cpu":
+        query, key, value = (F.pad(t, (0, more)) for t in (query, key, value))
+
+    def some(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(
+            query, key, value, is_causal=causal, scale=width**-0.5
+        )
+
+    return blockwise(some, FEW, query, key, value)[..., :width]
+
+
 class CausalBlock(nn.Module):
     """h + attention(norm h), then h + MLP(norm h); both start as nothing."""
 
@@ -35,9 +53,9 @@ class CausalBlock(nn.Module):
         super().__init__()
         self.heads, self.dropout = max(hidden // HEAD, 1), dropout
         self.attention_norm, self.inner_norm = nn.LayerNorm(hidden), nn.LayerNorm(hidden)
-        self.project, self.join = nn.Linear(hidden, 3 * hidden), nn.Linear(hidden, hidden)
-        self.first = nn.Linear(hidden, WIDER * hidden)
-        self.second = nn.Linear(WIDER * hidden, hidden)
+        self.project, self.join = Linear(hidden, 3 * hidden), Linear(hidden, hidden)
+        self.first = Linear(hidden, WIDER * hidden)
+        self.second = Linear(WIDER * hidden, hidden)
         for last in (self.join, self.second):
             nn.init.zeros_(last.weight)
             nn.init.zeros_(last.bias)
@@ -45,7 +63,7 @@ class CausalBlock(nn.Module):
     def forward(self, h: Float[Tensor, "B T H"]) -> Float[Tensor, "B T H"]:
         """All tokens at once."""
         query, key, value = self.projected(h)
-        return self.finish(h, F.scaled_dot_product_attention(query, key, value, is_causal=True))
+        return self.finish(h, attention(query, key, value, causal=True))
 
     def projected(self, h: Float[Tensor, "B T H"]) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, each [B, heads, T, width]."""
@@ -60,9 +78,9 @@ class CausalBlock(nn.Module):
     ) -> Float[Tensor, "B T H"]:
         """Everything after attention."""
         joined = self.join(attended.transpose(1, 2).reshape(h.shape))
-        h = h + F.dropout(joined, self.dropout, self.training)
-        inner = self.second(F.gelu(self.first(self.inner_norm(h))))
-        return h + F.dropout(inner, self.dropout, self.training)
+        h = h + dropout(joined, self.dropout, training=self.training)
+        inner = self.second(gelu(self.first(self.inner_norm(h))))
+        return h + dropout(inner, self.dropout, training=self.training)
 
 
 class CausalTransformer(nn.Module):
@@ -95,15 +113,15 @@ class CausalTransformer(nn.Module):
         self.context_features = context_features
         self.embedding = embedding
         self.register_buffer("sums", sums)
-        self.reading = nn.Linear(embedding.width + (1 if sums is None else 2), hidden)
+        self.reading = Linear(embedding.width + (1 if sums is None else 2), hidden)
         self.position = nn.Parameter(0.3 * torch.randn(features, hidden))
         self.blocks = nn.ModuleList(CausalBlock(hidden, dropout) for _ in range(blocks))
         self.norm = nn.LayerNorm(hidden)
-        self.final = nn.Linear(hidden, outputs, bias=False)
+        self.final = Linear(hidden, outputs, bias=False)
         nn.init.normal_(self.final.weight, std=0.02)
         self.bias = nn.Parameter(torch.zeros(features, outputs))
         self.from_context = (
-            nn.Linear(context_features, hidden, bias=False) if context_features else None
+            Linear(context_features, hidden, bias=False) if context_features else None
         )
 
     @property
@@ -132,7 +150,7 @@ class CausalTransformer(nn.Module):
         seen.append((STEEPNESS * x).asinh()[..., None] / 2)
         with _all_digits(x):
             if self.sums is not None:
-                seen.append((past @ self.sums[first:known, :known].T)[..., None])
+                seen.append(linear(past, self.sums[first:known, :known])[..., None])
             read: Tensor = self.reading(torch.cat(seen, -1))
         return read
 

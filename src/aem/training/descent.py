@@ -95,9 +95,12 @@ class Descent:
                 group["lr"] = rate
 
     def __call__(self, loss: Float[Tensor, ""]) -> None:
-        """One step."""
+        """One step down the gradient of a loss."""
+        self.follow(torch.autograd.grad(loss, self.memory.parameters, allow_unused=True))
+
+    def follow(self, found: Sequence[Tensor | None]) -> None:
+        """One step down a gradient."""
         memory = self.memory
-        found = torch.autograd.grad(loss, memory.parameters, allow_unused=True)
         with torch.no_grad():
             memory.gather(found)
             used = [any(g is not None for g in found[group]) for group in memory.groups]

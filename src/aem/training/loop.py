@@ -15,7 +15,9 @@ from aem.estimation import log_z_estimate
 from aem.io import make_folder
 from aem.model import AEM
 from aem.nn.transformer import CausalTransformer
+from aem.randomness import drawing_from
 from aem.table import check_table
+from aem.threads import each_alone, spread
 from aem.training.batches import Batches
 from aem.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from aem.training.compiled import compiled
@@ -26,6 +28,7 @@ from aem.training.run import Run, Validation
 from aem.training.steps import captured_on_gpu
 
 VALIDATION_NODES = 100
+VALIDATED_TOGETHER = {"cpu": 128, "cuda": 1024}  # rows
 BLOCK = 2**16  # rows standardised together
 
 
@@ -54,24 +57,27 @@ def validation_scores(
     model: AEM,
     z: Float[Tensor, "N D"],
     context: Float[Tensor, "N Q"] | None,
-    block: int = 1024,
 ) -> tuple[float, float]:
     """Mean log p and log q, in the units of the data; the same random nodes every time."""
-    generator = torch.Generator(z.device).manual_seed(0)
-    log_p = log_q = 0.0
-    for start in range(0, len(z), block):
-        rows = z[start : start + block]
-        some = None if context is None else context[start : start + block]
-        conditionals = model.conditionals(rows, some)
-        q = conditionals.proposal.log_prob(rows[..., None])[..., 0]
-        w = conditionals.log_weight(rows[..., None])[..., 0]
-        p = q + w - log_z_estimate(conditionals, nodes=VALIDATION_NODES, generator=generator)
-        log_p += float(p.sum(dtype=torch.float64))
-        log_q += float(q.sum(dtype=torch.float64))
+    size = VALIDATED_TOGETHER[z.device.type]
+
+    def score(block: int) -> tuple[float, float]:
+        here = slice(block * size, (block + 1) * size)
+        rows = z[here]
+        with drawing_from(block, z.device):
+            conditionals = model.conditionals(rows, None if context is None else context[here])
+            q = conditionals.proposal.log_prob(rows[..., None])[..., 0]
+            w = conditionals.log_weight(rows[..., None])[..., 0]
+            p = q + w - log_z_estimate(conditionals, nodes=VALIDATION_NODES)
+        return float(p.sum(dtype=torch.float64)), float(q.sum(dtype=torch.float64))
+
+    sums = zip(*spread(score, range(-(-len(z) // size)), device=z.device.type), strict=True)
+    log_p, log_q = (sum(part) / len(z) for part in sums)
     log_scale = float(model.scale.double().log().sum())
-    return log_p / len(z) - log_scale, log_q / len(z) - log_scale
+    return log_p - log_scale, log_q - log_scale
 
 
+@each_alone
 def fit(
     model: AEM,
     train: NDArray[np.floating],

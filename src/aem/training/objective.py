@@ -11,6 +11,7 @@ from aem.estimation import log_prob_estimate
 from aem.model import AEM
 from aem.training.descent import Descent
 from aem.training.schedule import averaging_decay, cosine
+from aem.training.shards import differentiate
 from aem.training.steps import EagerStep
 
 
@@ -69,7 +70,17 @@ class DensityStep(EagerStep):
         """Rows, loss, gradient, weights."""
         z = self.rows[indices]
         context = None if self.context is None else self.context[indices]
-        with torch.autocast(self.rows.device.type, torch.bfloat16, enabled=self.bfloat16):
-            loss = objective(self.model, z, context, self.config, proposal_only=bool(phase))
-        self.descent(loss)
-        return loss.detach()
+
+        def loss(some: slice) -> Float[Tensor, ""]:
+            own = None if context is None else context[some]
+            with torch.autocast(z.device.type, torch.bfloat16, enabled=self.bfloat16):
+                mean = objective(self.model, z[some], own, self.config, proposal_only=bool(phase))
+            return mean * (len(z[some]) / len(z))
+
+        if z.device.type == "cpu":
+            value, gradients = differentiate(loss, len(z), self.descent.memory.parameters)
+            self.descent.follow(gradients)
+            return value
+        value = loss(slice(None))
+        self.descent(value)
+        return value.detach()

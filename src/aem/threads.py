@@ -1,0 +1,255 @@
+"""Threads of the library's own: a pool that shares the machine politely.
+
+PyTorch cuts every product among threads that spin while they wait for one another. On an idle
+machine that is fast. Beside other work it is not: a thread that the other work holds up is waited
+for at every one of ten thousand products, and those that wait burn what the machine has left. And
+how a product is cut decides how it is rounded.
+
+Here a thread takes a whole piece of work, such as a block of rows, computes it alone, and takes the
+next one when it is done; a thread without work sleeps. Pieces do not depend on how many threads
+there are, so neither do the numbers.
+"""
+
+import math
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import cache, wraps
+from itertools import islice
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+import torch
+from threadpoolctl import ThreadpoolController
+
+from aem.errors import AemError
+
+VARIABLE = "AEM_THREADS"
+AHEAD = 2  # pieces of work a thread that are handed out before their turn
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Parameters = ParamSpec("Parameters")
+
+_lock = threading.Lock()
+_here = threading.local()  # what a thread knows of itself
+_chosen: int | None = None
+_pools: dict[int, ThreadPoolExecutor] = {}
+_inside = 0  # computations that want PyTorch's operations on one thread each
+_usual = 1  # PyTorch's own number of threads while there are such
+
+
+def set_threads(threads: int | None) -> None:
+    """Compute with so many threads; None for as many as suit the machine.
+
+    This overrules the environment variable AEM_THREADS, which overrules what suits the machine.
+    """
+    if threads is not None and threads < 1:
+        raise AemError(f"the number of threads must be at least 1, not {threads}")
+    global _chosen
+    _chosen = threads
+
+
+def get_threads() -> int:
+    """How many threads compute.
+
+    Unless told otherwise, as many as PyTorch would use (`torch.set_num_threads`), but no more than
+    the processors this process may run on and the share of them that its container has.
+    """
+    if _chosen is not None:
+        return _chosen
+    named = os.environ.get(VARIABLE, "").strip()
+    if named:
+        if not named.isascii() or not named.isdigit() or int(named) < 1:
+            raise AemError(f"{VARIABLE} must be a whole number of threads from 1 on, not '{named}'")
+        return int(named)
+    with _lock:
+        usual = _usual if _inside else torch.get_num_threads()
+    return max(min(usual, available()), 1)
+
+
+def available() -> int:
+    """The processors this process may use, of which a container may have been given a share."""
+    affinity = getattr(os, "sched_getaffinity", None)  # not on every system
+    processors = len(affinity(0)) if affinity else os.cpu_count() or 1
+    return max(math.ceil(min(processors, _quota())), 1)
+
+
+@cache
+def _quota() -> float:
+    return container_quota()
+
+
+def container_quota(
+    groups: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")
+) -> float:
+    """How many processors' time the control groups of this process allow; infinity for no limit."""
+    try:
+        lines = groups.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return math.inf
+    quota = math.inf
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":  # version 2
+            quota = min(quota, *_quotas(root, path, _quota_of_version_2))
+        elif "cpu" in controllers.split(","):  # version 1
+            for folder in (root / "cpu", root / controllers):
+                quota = min(quota, *_quotas(folder, path, _quota_of_version_1))
+    return quota
+
+
+def _quotas(root: Path, path: str, read: Callable[[Path], float]) -> Iterator[float]:
+    """The limits of a group and of those it lies in; within a container the root is its own."""
+    yield read(root)
+    folder = root
+    for part in Path(path.lstrip("/")).parts:
+        folder = folder / part
+        yield read(folder)
+
+
+def _quota_of_version_2(folder: Path) -> float:
+    try:
+        quota, period = (folder / "cpu.max").read_text(encoding="utf-8").split()
+        return math.inf if quota == "max" else int(quota) / int(period)
+    except (OSError, ValueError, ZeroDivisionError):
+        return math.inf
+
+
+def _quota_of_version_1(folder: Path) -> float:
+    try:
+        quota, period = (
+            int((folder / f"cpu.cfs_{name}_us").read_text(encoding="utf-8"))
+            for name in ("quota", "period")
+        )
+        return quota / period if quota > 0 else math.inf
+    except (OSError, ValueError, ZeroDivisionError):
+        return math.inf
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Let every operation of PyTorch compute on the thread that asks for it.
+
+    PyTorch's number of threads belongs to the whole process, and partly to each thread: those who
+    enter set it to one, the last to leave restores what the first found.
+    """
+    global _inside, _usual
+    with _lock:
+        found = torch.get_num_threads()
+        if found != 1:
+            _here.before = found
+            torch.set_num_threads(1)
+        if not _inside:
+            # A thread that left while others were inside has one since; what counts is what it had.
+            _usual = getattr(_here, "before", found)
+        _inside += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _inside -= 1
+            if not _inside:
+                if _usual != 1:
+                    torch.set_num_threads(_usual)
+                _here.__dict__.pop("before", None)
+
+
+def each_alone(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """A function all of whose operations compute on the thread that calls it."""
+
+    @wraps(function)
+    def wrapped(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        with alone():
+            return function(*args, **kwargs)
+
+    return wrapped
+
+
+@contextmanager
+def libraries_alone() -> Iterator[None]:
+    """The same for the linear algebra of NumPy and SciPy and the clustering of scikit-learn."""
+    with ExitStack() as stack:
+        stack.enter_context(alone())
+        limits: AbstractContextManager[object] = ThreadpoolController().limit(limits=1)
+        stack.enter_context(limits)
+        yield
+
+
+def spread(
+    function: Callable[[Item], Result], items: Iterable[Item], *, device: str = "cpu"
+) -> Iterator[Result]:
+    """What the function makes of each item, in the items' order, a thread an item.
+
+    A GPU has its own ways to be busy: for its work, as for work that is itself part of an item,
+    items come one after the other. Gradients are recorded where they are for the caller.
+    """
+    threads = 1 if device != "cpu" or getattr(_here, "worker", False) else get_threads()
+    items = iter(items)
+    if device != "cpu":
+        yield from map(function, items)
+        return
+    if threads > 1:
+        first = list(islice(items, 2))
+        if len(first) == 2:
+            with alone():
+                yield from _by_pool(function, first, items, threads)
+            return
+        items = iter(first)
+    for item in items:
+        with alone():
+            result = function(item)
+        yield result
+
+
+def _by_pool(
+    function: Callable[[Item], Result], first: list[Item], rest: Iterator[Item], threads: int
+) -> Iterator[Result]:
+    recording = torch.is_grad_enabled()
+
+    def work(item: Item) -> Result:
+        with torch.set_grad_enabled(recording):
+            return function(item)
+
+    pool, waiting = _pool(threads), deque[Future[Result]]()
+    try:
+        for item in first:
+            waiting.append(pool.submit(work, item))
+        while waiting:
+            for item in islice(rest, AHEAD * threads - len(waiting)):
+                waiting.append(pool.submit(work, item))
+            yield waiting.popleft().result()
+    finally:
+        # After an error or an interruption: nothing new is begun, what has begun is waited for.
+        for future in waiting:
+            future.cancel()
+        for future in waiting:
+            if not future.cancelled():
+                future.exception()
+
+
+def _pool(threads: int) -> ThreadPoolExecutor:
+    with _lock:
+        if threads not in _pools:
+            _pools[threads] = ThreadPoolExecutor(threads, "aem", initializer=_begin)
+        return _pools[threads]
+
+
+def _begin() -> None:
+    """In a new thread of the pool."""
+    _here.worker = True
+    torch.set_num_threads(1)  # as `alone` has it: a thread's own copy of the number
+
+
+def _forget() -> None:
+    """In a forked process, which has no threads but the one that forked."""
+    global _lock, _inside
+    _lock, _inside = threading.Lock(), 0
+    _pools.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
