@@ -14,7 +14,8 @@ SHOWN = 10  # points of a curve
 
 def benches() -> list[dict[str, Any]]:
     """Every run of the speed benchmark."""
-    return [json.loads(p.read_text()) for p in sorted((ROOT / "results/bench").glob("*.json"))]
+    runs = [json.loads(p.read_text()) for p in sorted((ROOT / "results/bench").glob("*.json"))]
+    return [run for run in runs if run["task"] == "bench"]
 
 
 def by_device(table: Callable[[dict[str, Any]], str]) -> str:
@@ -100,7 +101,6 @@ def runs_table() -> str:
             "—" if run.get("ceiling_tflops") is None else f"{run['ceiling_tflops']:.0f} TFLOP/s",
         ]
         for run in benches()
-        if "measurements" in run
     ]
     header = ["device", "commit", "torch", "command", "took", "bf16 ceiling"]
     return markdown(header, rows, NO_BENCH)
@@ -154,8 +154,65 @@ def precision_table() -> str:
     return picture + markdown(header, rows) + about
 
 
+def busy_table() -> str:
+    """The default number of threads beside one, with busy neighbours; an older checkout first."""
+    record = result("bench/contention")
+    if record is None:
+        return "Not measured yet: `python benchmarks/contention.py`.\n"
+    speeds = {
+        (m["workload"], m["neighbours"], m["tree"], m["threads"]): m for m in record["measurements"]
+    }
+    ratios = {(c["workload"], c["neighbours"], c["tree"]): c for c in record["comparisons"]}
+    trees = [t for t in ("before", "after") if any(m["tree"] == t for m in record["measurements"])]
+    header = ["what", "busy neighbours"]
+    for tree in trees:
+        earlier = ", before" if tree == "before" else ""
+        header += [f"{name}{earlier}" for name in ("one thread", "default", "default / one")]
+    rows = []
+    for workload, count in dict.fromkeys(key[:2] for key in speeds):
+        unit = next(m["unit"] for m in record["measurements"] if m["workload"] == workload)
+        row = [f"{workload}, {unit}", str(count)]
+        for tree in trees:
+            found = (speeds.get((workload, count, tree, name)) for name in ("one", "default"))
+            row += [*map(busy_speed, found), busy_ratio(ratios.get((workload, count, tree)))]
+        rows.append([*row, busy_target(ratios.get((workload, count, "after")))])
+    earlier = f", before: {record['before_commit']}" if "before" in trees else ""
+    about = (
+        f"\n`{record['command']}`, {record['device']}, {record['cores']} cores, "
+        f"commit {record['commit']}{earlier}, {record['seconds']:.0f} s.\n"
+    )
+    return markdown([*header, "target"], rows) + about
+
+
+def busy_speed(measurement: dict[str, Any] | None) -> str:
+    """A rate, or seconds; with a sign where a turn was cut off at its limit."""
+    if measurement is None:
+        return "—"
+    if measurement["at_least"] is None:
+        return figure(measurement["value"])
+    sign = ">" if measurement["unit"] == "s" else "<"
+    return f"{sign} {figure(measurement['value'])}"
+
+
+def busy_ratio(comparison: dict[str, Any] | None) -> str:
+    """How many times as fast the default is, or the most or least it can be."""
+    if comparison is None or comparison["ratio"] is None:
+        return "—"
+    sign = {"exact": "", "at most": "< ", "at least": "> "}[comparison["bound"]]
+    return f"{sign}{comparison['ratio']:.2f}"
+
+
+def busy_target(comparison: dict[str, Any] | None) -> str:
+    """What the ratio should be, and whether it is."""
+    if comparison is None or comparison["target"] is None:
+        return "—"
+    verdict = {True: ", met", False: ", missed", None: ""}[comparison["met"]]
+    return f"≥ {comparison['target']}{verdict}"
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "speed_authors": authors_table,
+    "speed_busy": busy_table,
     "speed_precision": precision_table,
     "speed_runs": runs_table,
     "speed_step": lambda: by_device(step_table),
