@@ -243,5 +243,6 @@ TABLES = {
     "trials_gas_10k": lambda: trials("gas-10k"),
     "trials_hepmass_5k": lambda: trials("hepmass-5k"),
     "trials_hepmass_5k_proposal": lambda: trials("hepmass-5k-proposal"),
+    "trials_miniboone": lambda: trials("miniboone"),
     "trials_miniboone_40": lambda: trials("miniboone-40"),
 }
