@@ -37,7 +37,9 @@ def commit() -> str | None:
 
 def command_line() -> str:
     """How the program was called, without the path it happens to be installed under."""
-    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    program = Path(sys.argv[0])
+    by_module = program == Path(__file__).with_name("cli.py")  # python -m aem.cli
+    return shlex.join(["aem" if by_module else program.name, *sys.argv[1:]])
 
 
 def provenance(config: Any, seed: int, device: torch.device) -> dict[str, Any]:

@@ -13,7 +13,10 @@ from aem.reproduce import two_standard_errors
 
 
 @pytest.mark.data
-@pytest.mark.parametrize(("name", "column"), [("power-maf", "POWER"), ("bsds300", "BSDS300")])
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [("power-maf", "POWER"), ("miniboone", "MINIBOONE"), ("bsds300", "BSDS300")],
+)
 def test_a_gaussian_scores_as_published(
     name: str, column: str, real_data: Callable[[str], Path]
 ) -> None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from aem.data.registry import find
 from aem.errors import AemError
 from aem.tabular.config import TABLES, TableConfig, table_experiment
 
@@ -77,6 +78,16 @@ def test_preset_paper_is_table_4(task: str) -> None:
     assert config.ensemble.members == 1
     assert config.task.train_rows == config.task.test_rows == 0, "all rows"
     assert config.evaluate.importance_samples == config.evaluate.kde_samples == 20_000
+
+
+@pytest.mark.parametrize("preset", ["paper", "best"])
+def test_all_of_miniboones_test_rows_are_scored(preset: str) -> None:
+    config = table_experiment("miniboone", preset).evaluate
+    rows = find("miniboone").rows
+    assert config.quadrature_rows >= rows.test
+    assert config.importance_rows >= rows.test
+    assert config.kde_rows >= rows.test
+    assert config.validation_rows >= config.kde_fit_rows >= 500
 
 
 @pytest.mark.parametrize("task", TABLES)

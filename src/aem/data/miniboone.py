@@ -8,11 +8,12 @@ import numpy as np
 from aem.data.info import DataFile, DatasetInfo, Rows, Source
 from aem.data.maf import maf_sources
 from aem.data.readers import read_array, read_arrays, read_numbers, refusing
-from aem.data.recipes import continuous_columns, hold_out, split_three, standardise
+from aem.data.recipes import Three, continuous_columns, hold_out, split_three, standardise
 from aem.data.splits import Floats, TableSplits
 from aem.errors import AemError
 
 _VARIABLES: Final = 50
+_COLUMNS: Final = 43  # those of the variables that MAF took for continuous
 _MISSING_BELOW: Final = -100  # -999 marks an event without measurements
 
 
@@ -34,16 +35,24 @@ def read_text(path: Path) -> Floats:
 
 def read_npy(path: Path) -> Floats:
     """Read MAF's data.npy, which is cleaned already."""
-    return np.asarray(read_array(path), dtype=np.float64)
+    rows = read_array(path)
+    if rows.ndim != 2 or rows.shape[1] != _COLUMNS:
+        raise AemError(
+            f"{path} holds an array of shape {rows.shape}, expected rows of {_COLUMNS} columns."
+        )
+    return np.asarray(rows, dtype=np.float64)
+
+
+def split(rows: Floats) -> Three:
+    """Split without shuffling and standardise by train and validation together."""
+    known, _test = hold_out(rows)
+    return split_three(standardise(rows, known))
 
 
 def prepare(rows: Floats) -> TableSplits:
-    """Split without shuffling and standardise by train and validation together."""
-    if rows.ndim != 2:
-        raise AemError(f"miniboone expects a table, found an array of {rows.shape}.")
-    known, _test = hold_out(rows)
+    """Turn cleaned rows into splits by MAF's recipe."""
     columns = tuple(f"x{i}" for i in range(rows.shape[1]))
-    return TableSplits.of("miniboone", split_three(standardise(rows, known)), columns)
+    return TableSplits.of("miniboone", split(rows), columns)
 
 
 def read_subset(path: Path) -> TableSplits:
@@ -69,7 +78,7 @@ DATASETS: Final = (
         name="miniboone",
         description="Particle identification, signal only",
         rows=Rows(29_556, 3_284, 3_648),
-        columns=43,
+        columns=_COLUMNS,
         licence="CC BY 4.0",
         url="https://archive.ics.uci.edu/dataset/199",
         sources=(

@@ -1,5 +1,6 @@
 """Files that may be truncated or foreign: read into arrays, or refused in one sentence."""
 
+import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from numpy.lib.format import MAGIC_PREFIX
 
 from aem.data.splits import Floats
 from aem.errors import AemError
@@ -35,6 +37,9 @@ def refusing(path: Path, kind: str) -> Iterator[None]:
 def read_array(path: Path) -> npt.NDArray[Any]:
     """Read one array from an .npy file; pickled objects are refused."""
     with refusing(path, "an .npy file of numbers"), path.open("rb") as file:
+        if file.read(len(MAGIC_PREFIX)) != MAGIC_PREFIX:
+            raise ValueError(_foreign(path))
+        file.seek(0)
         return _numbers(np.lib.format.read_array(file, allow_pickle=False))
 
 
@@ -68,8 +73,18 @@ def read_numbers(
     return rows
 
 
+def _foreign(path: Path) -> str:
+    """Say what stands in the place of an .npy file."""
+    if zipfile.is_zipfile(path):
+        return "it is a zip archive, which has to be unpacked first"
+    if tarfile.is_tarfile(path):
+        return "it is a tar archive, which has to be unpacked first"
+    return "it does not begin as such a file does"
+
+
 def _numbers(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    if not np.issubdtype(array.dtype, np.number):
+    real = np.issubdtype(array.dtype, np.integer) or np.issubdtype(array.dtype, np.floating)
+    if not real:
         raise ValueError(f"it holds {array.dtype} where numbers were expected")
     return array
 

@@ -31,10 +31,11 @@ def split_three(rows: Floats) -> Three:
 
 def standardise(rows: Floats, reference: Floats, ddof: int = 0) -> Floats:
     """Shift and scale every column by the mean and deviation it has in `reference`."""
+    if len(incomplete := np.flatnonzero(~np.isfinite(rows).all(axis=0))):
+        raise AemError(f"{_columns(incomplete)} missing or infinite values.")
     deviation = reference.std(axis=0, ddof=ddof)
-    if not (deviation > 0).all():
-        constant = ", ".join(map(str, np.flatnonzero(~(deviation > 0))))
-        raise AemError(f"Column {constant} is constant or not finite and cannot be standardised.")
+    if len(constant := np.flatnonzero(deviation == 0)):
+        raise AemError(f"{_columns(constant)} one constant value and cannot be standardised.")
     standardised: Floats = (rows - reference.mean(axis=0)) / deviation
     return standardised
 
@@ -47,3 +48,8 @@ def continuous_columns(rows: Floats) -> npt.NDArray[np.intp]:
     """
     repeats = (rows == rows.min(axis=0)).sum(axis=0)
     return np.flatnonzero(repeats <= _TOLERATED_REPEATS)
+
+
+def _columns(numbers: npt.NDArray[np.intp]) -> str:
+    names = ", ".join(map(str, numbers))
+    return f"Column {names} has" if len(numbers) == 1 else f"Columns {names} have"
