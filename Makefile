@@ -38,6 +38,14 @@ types: $(VENV)/installed
 unit: $(VENV)/installed
 	$(BIN)/pytest -n 2
 
+# The tests of promises that must hold on any machine.
+.PHONY: same-numbers test-settings
+same-numbers: $(VENV)/installed
+	$(BIN)/pytest -n 2 tests/test_same_numbers.py tests/test_threads.py tests/test_distribution.py tests/kernels tests/training
+
+test-settings: $(VENV)/installed  ## the suite under other instructions, threads and loads (an hour)
+	$(BIN)/python scripts/test_settings.py
+
 clean:
 	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache
 

@@ -18,7 +18,7 @@ from aem import AEM, ModelConfig, TableModel, set_threads
 from aem.automatic import Settings, fit_table
 from aem.evaluation import evaluate
 from aem.joint import fit_mixture
-from aem.nn.rowwise import FEW, MANY, aligned
+from aem.nn.rowwise import FEW, MANY, in_blocks, products
 from aem.training import fit
 from aem.training.loop import validation_scores
 from rough import rough_model, rows_of
@@ -244,17 +244,30 @@ def test_validation_does_not_depend_on_the_number_of_threads(unreliable: None) -
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("block", [FEW, MANY])
-def test_a_product_treats_its_rows_alike(dtype: torch.dtype, block: int) -> None:
-    """The one thing that is left to the linear algebra of this machine: a row anywhere in a block."""
-    for inner in (1, 3, 4, 9, 16, 17, 33, 48, 64, 100, 256):
+def test_products_treat_their_rows_alike(dtype: torch.dtype, block: int) -> None:
+    """What is left to the linear algebra of this machine: where a row stands, and among how many."""
+    count = 5 * block
+    places = torch.randperm(count)
+    several = (places, places[:block], places[:1], places[: 2 * block - 1])
+    for inner in (1, 2, 3, 4, 9, 16, 17, 33, 48, 64, 100, 256):
         for outer in (1, 2, 6, 13, 16, 39, 48, 128, 300):
-            rows, places = torch.randn(block, inner, dtype=dtype), torch.randperm(block)
-            weight, total = torch.randn(outer, inner, dtype=dtype), torch.randn(block, outer)
-            total = total.to(dtype)
-            for product in (
-                lambda x, y, w=weight: F.linear(x, w),
-                lambda x, y, w=weight: y.addmm(x, w.t(), alpha=1.25),
-                lambda x, y, w=weight: torch.mv(x, w[0]),
-            ):
-                expected = product(aligned(rows), aligned(total))[places]
-                same(product(aligned(rows[places]), aligned(total[places])), expected)
+            rows = torch.randn(count, inner, dtype=dtype)
+            weight = torch.randn(outer, inner, dtype=dtype)
+            expected = products(in_blocks(rows, block), weight).flatten(0, 1)
+            for some in several:
+                found = products(in_blocks(rows[some], block), weight).flatten(0, 1)
+                same(found[: len(some)], expected[some])
+    for hidden in (2, 16, 48, 50, 64, 100, 128, 256):
+        rows, total = torch.randn(2, count, hidden, dtype=dtype)
+        weight = torch.randn(hidden, hidden, dtype=dtype)
+
+        def added(
+            some: Tensor, rows: Tensor = rows, total: Tensor = total, w: Tensor = weight
+        ) -> Tensor:
+            onto, own = (in_blocks(t[some].clone(), block) for t in (total, rows))
+            onto.baddbmm_(own, w.expand(len(own), -1, -1), alpha=1.25)
+            return onto.flatten(0, 1)[: len(some)]
+
+        expected = added(torch.arange(count))
+        for some in several:
+            same(added(some), expected[some])

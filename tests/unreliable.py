@@ -28,7 +28,9 @@ class UnreliableProducts(TorchDispatchMode):
         found = func(*args, **(kwargs or {}))
         if func.overloadpacket.__name__ in PRODUCTS:
             product = found[0] if isinstance(found, tuple) else found
-            size = sum((k + 1) * n for k, n in enumerate(product.shape))
+            batched = "bmm" in func.overloadpacket.__name__  # of products, each as if it were alone
+            shape = product.shape[1:] if batched else product.shape
+            size = sum((k + 1) * n for k, n in enumerate(shape))
             product.mul_(
                 1 + 1e-6 * math.fmod(0.7548776662 * size + 0.57 * torch.get_num_threads(), 1)
             )

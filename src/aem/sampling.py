@@ -36,8 +36,10 @@ if TYPE_CHECKING:
 Drawn = TypeVar("Drawn")
 
 RESAMPLED = 100  # proposals a resampled value is chosen from, as in the paper
-# Rows drawn together: they bound memory and are enough to keep a thread, or a GPU, busy.
-BLOCK = {"cpu": 2**10, "cuda": 2**14}
+# Rows drawn together bound memory and keep a thread, or a GPU, busy; with few blocks, threads would
+# not finish at the same time.
+BLOCK = {"cpu": 2**13, "cuda": 2**14}
+FEWEST_ROWS, BLOCKS = 2**10, 4
 MOST_ROUNDS = 200
 MOST_TRIES = 64  # of a value a round
 BUSY = {"cuda": 2**17}  # points a round, at least: fewer leave the device idle
@@ -73,6 +75,8 @@ def drawn_in_blocks(
     How rows are cut into blocks and what their streams are depends on no number of threads.
     """
     size = BLOCK[device.type]
+    if device.type == "cpu":
+        size = min(max(-(-rows // BLOCKS), FEWEST_ROWS), size)
     starts = range(0, rows, size)
 
     def some(start_and_seed: tuple[int, int]) -> Drawn:

@@ -17,7 +17,7 @@ around it.
 
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from aem.kernels import applied
-from aem.nn.rowwise import MANY, aligned, blockwise_, room
+from aem.nn.rowwise import MANY, in_blocks, room
 from aem.randomness import generator
 from aem.threads import each_alone
 
@@ -108,13 +108,13 @@ def _scale(drop: int) -> float:
 
 @each_alone
 def _through(
-    kept: Float[Tensor, "L N H"] | None,
+    kept: Float[Tensor, "L N H"],
     embedded: Float[Tensor, "N E"],
     projected: Float[Tensor, "C H"],
     drop: int,
     *parameters: Tensor,
 ) -> Float[Tensor, " N"]:
-    """f of all nodes. `kept`, if there is one, receives what the matrices read."""
+    """f of all nodes; `kept` receives what the matrices read."""
     value, bias, last, last_bias, *weights = parameters
     blocks, (rows, _), hidden = len(weights) // 4, embedded.shape, len(bias)
     nodes = rows // len(projected)
@@ -123,30 +123,60 @@ def _through(
     second = [w.t().contiguous() for w in weights[2::4]]
     shift = projected + bias
     f = embedded.new_empty(rows)
-    stream = room(chunk, hidden, like=embedded)
-    # Where nothing is kept, all blocks use the same memory.
-    brief = [room(chunk if kept is None else 0, hidden, like=embedded) for _ in range(2)]
-    read = aligned if kept is None else torch.Tensor.contiguous
-    rowwise: Callable[..., None] = blockwise_ if kept is None else _at_once
+    stream = embedded.new_empty((chunk, hidden))
     thin_out = _Dropout(drop, stream, blocks)
     for some, conditionals in _chunks(chunk, nodes, rows):
         count = some.stop - some.start
-        active, middle = brief[0][:count], brief[1][:count]
-        rooms = [active, middle] * blocks + [active] if kept is None else list(kept[:, some])
-        x = stream[:count]
-        rowwise(lambda x, e: torch.mm(e, value.t(), out=x), MANY, x, read(embedded[some]))
+        rooms = list(kept[:, some])
+        x = torch.mm(embedded[some], value.t(), out=stream[:count])
         x.view(-1, nodes, hidden).add_(shift[conditionals, None])
         thin_out.draw()
         for i in range(blocks):
             active, t = rooms[2 * i : 2 * i + 2]
+            torch.mm(torch.clamp_min(x, 0, out=active), first[i], out=t)
+            t.add_(weights[4 * i + 1]).clamp_min_(0)
+            thin_out(t, i)
+            x.add_(weights[4 * i + 3]).addmm_(t, second[i], alpha=_scale(drop))
+        torch.mv(torch.clamp_min(x, 0, out=rooms[-1]), last, out=f[some])
+    return f.add_(last_bias)
+
+
+@each_alone
+def _evaluate(
+    embedded: Float[Tensor, "N E"],
+    projected: Float[Tensor, "C H"],
+    drop: int,
+    *parameters: Tensor,
+) -> Float[Tensor, " N"]:
+    """The same where no gradient is wanted: nothing is kept, and products are of one shape."""
+    value, bias, last, last_bias, *weights = parameters
+    blocks, (rows, _), hidden = len(weights) // 4, embedded.shape, len(bias)
+    nodes = rows // len(projected)
+    chunk = _chunk(nodes, rows)
+    matrices = [w.t().contiguous() for w in (value, *weights[0::2])]
+    shift = projected + bias
+    f = embedded.new_empty(rows)
+    most = -(-chunk // MANY) * MANY
+    stream, brief, brief_too = (room(most, hidden, like=embedded) for _ in range(3))
+    thin_out = _Dropout(drop, stream, blocks)
+    for some, conditionals in _chunks(chunk, nodes, rows):
+        count = some.stop - some.start
+        read = in_blocks(embedded[some], MANY)
+        own = [memory[: len(read) * MANY] for memory in (stream, brief, brief_too)]
+        x, active, t = own
+        in_x, in_active, in_t = (memory.unflatten(0, (-1, MANY)) for memory in own)
+        every = [matrix.expand(len(read), -1, -1) for matrix in matrices]
+        torch.bmm(read, every[0], out=in_x)
+        x[:count].unflatten(0, (-1, nodes)).add_(shift[conditionals, None])
+        thin_out.draw()
+        for i in range(blocks):
             torch.clamp_min(x, 0, out=active)
-            rowwise(lambda t, a, w=first[i]: torch.mm(a, w, out=t), MANY, t, active)
+            torch.bmm(in_active, every[1 + 2 * i], out=in_t)
             t.add_(weights[4 * i + 1]).clamp_min_(0)
             thin_out(t, i)
             x.add_(weights[4 * i + 3])
-            rowwise(lambda x, t, w=second[i]: x.addmm_(t, w, alpha=_scale(drop)), MANY, x, t)
-        torch.clamp_min(x, 0, out=rooms[-1])
-        rowwise(lambda f, a: torch.mv(a, last, out=f), MANY, f[some], rooms[-1])
+            in_x.baddbmm_(in_t, every[2 + 2 * i], alpha=_scale(drop))
+        torch.sum(torch.clamp_min(x, 0, out=active).mul_(last)[:count], -1, out=f[some])
     return f.add_(last_bias)
 
 
@@ -213,10 +243,6 @@ class _Energy(torch.autograd.Function):
         return d_embedded, d_projected, None, *outer, *gradients
 
 
-def _at_once(operation: Callable[..., object], _: int, *operands: Tensor) -> None:
-    operation(*operands)
-
-
 def _chunk(nodes: int, rows: int) -> int:
     """Rows at a time: whole conditionals, and whole blocks of rows where that is possible."""
     both = math.lcm(nodes, MANY)
@@ -249,5 +275,5 @@ def energy(
     if torch.is_grad_enabled() and any(t.requires_grad for t in (*flat, *parameters)):
         f = applied(_Energy, *flat, drop, *parameters)
     else:
-        f = _through(None, *flat, drop, *parameters)
+        f = _evaluate(*flat, drop, *parameters)
     return f.view(embedded.shape[:-1])

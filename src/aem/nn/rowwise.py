@@ -2,9 +2,10 @@
 
 A BLAS rounds a row of a product in one way or another: how depends on how many rows the product
 has, on how threads share it, and on whether the row begins at a cache line. A score must not depend
-on that. So on a processor, where no gradient is wanted, rows go through products of one fixed shape,
-the last one filled up with zeros, each computed by one thread, and every row begins at a cache line.
-What is left to the BLAS is that such a product treats its rows alike; a test asks it.
+on that. So on a processor, where no gradient is wanted, rows go through batches of products of one
+fixed shape, the last one filled up, computed by one thread, and every row begins at a cache line.
+What is left to the BLAS is that it treats the rows of such a product alike, and each product as if
+it were alone; a test asks it.
 """
 
 from collections.abc import Callable
@@ -21,8 +22,8 @@ CACHE_LINE = 64  # bytes
 
 
 def room(rows: int, width: int, like: Tensor) -> Tensor:
-    """Zeros [rows, width] of a tensor's type, each row at the beginning of a cache line."""
-    return like.new_zeros(rows, padded(width, like))[:, :width]
+    """Memory for [rows, width] of a tensor's type, each row at the beginning of a cache line."""
+    return like.new_empty(rows, padded(width, like))[:, :width]
 
 
 def padded(width: int, like: Tensor) -> int:
@@ -55,38 +56,47 @@ def blockwise(operation: Callable[..., Tensor], block: int, *operands: Tensor) -
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-def blockwise_(operation: Callable[..., object], block: int, *operands: Tensor) -> None:
-    """An operation that writes into its first operand, `block` rows at a time."""
-    rows = len(operands[0])
-    whole = rows - rows % block
-    if whole:
-        for parts in zip(*(t[:whole].split(block) for t in operands), strict=True):
-            operation(*parts)
-    if whole < rows:
-        filled = [_filled(t, block) for t in operands]
-        operation(*filled)
-        operands[0][whole:] = filled[0][: rows - whole]
-
-
 def _filled(t: Tensor, block: int) -> Tensor:
     """The last rows, with zeros after them."""
-    rest = len(t) % block
-    wide = t.ndim == 2
-    filled = room(block, t.shape[1], like=t) if wide else t.new_zeros(block, *t.shape[1:])
+    filled, rest = t.new_zeros(block, *t.shape[1:]), len(t) % block
     filled[:rest] = t[len(t) - rest :]
     return filled
 
 
+def in_blocks(x: Tensor, block: int) -> Tensor:
+    """Rows [N, I] as blocks of so many [B, block, I], the last one filled up."""
+    filled = -(-len(x) // block) * block
+    if filled == len(x):
+        x = aligned(x)
+    else:
+        rest, x = x, room(filled, x.shape[1], like=x)
+        x[: len(rest)], x[len(rest) :] = rest, 0
+    blocks: Tensor = x.unflatten(0, (-1, block))
+    return blocks
+
+
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, block: int = FEW) -> Tensor:
     """x Wᵀ + b for rows x [*B, I]."""
-    learning = torch.is_grad_enabled() and (
-        weight.requires_grad or (bias is not None and bias.requires_grad)
+    learning = torch.is_grad_enabled() and any(
+        t is not None and t.requires_grad for t in (x, weight, bias)
     )
     if learning or x.device.type != "cpu":
         return F.linear(x, weight, bias)
-    flat = aligned(x.flatten(0, -2) if x.ndim > 1 else x[None])
-    product = blockwise(lambda rows: F.linear(rows, weight, bias), block, flat)
+    flat = x.flatten(0, -2) if x.ndim > 1 else x[None]
+    with alone():
+        product = products(in_blocks(flat, block), weight).flatten(0, 1)[: len(flat)]
+    if bias is not None:
+        product.add_(bias)
     return product.view(*x.shape[:-1], len(weight))
+
+
+def products(blocks: Tensor, weight: Tensor) -> Tensor:
+    """x Wᵀ of the rows of blocks [B, block, I]."""
+    if len(weight) == 1:  # which a BLAS would not treat as a product
+        sums: Tensor = (blocks * weight).sum(-1, keepdim=True)
+        return sums
+    found: Tensor = torch.bmm(blocks, weight.t().expand(len(blocks), -1, -1))
+    return found
 
 
 class Linear(nn.Linear):
