@@ -130,10 +130,35 @@ def sampling() -> str:
     )
 
 
+def settings() -> str:
+    """The suite under other instructions, threads and loads."""
+    measured = result("tests/settings")
+    header = ["setting", "other busy processes", "passed", "failed", "skipped", "seconds"]
+    rows = [
+        [
+            ", ".join(f"`{k}={v}`" for k, v in r["environment"].items()) or "as it is",
+            str(r["busy"]),
+            f"{r['passed']:,}",
+            str(len(r["failed"])),
+            str(r["skipped"]),
+            f"{r['seconds']:.0f}",
+        ]
+        for r in (measured or {}).get("runs", [])
+    ]
+    table = markdown(header, rows, "Not measured yet: `make test-settings`.")
+    if not measured:
+        return table
+    return table + (
+        f"\n{measured['cores']} cores ({measured['capability']}), "
+        f"{measured['config']['workers']} tests at a time, commit {measured['commit']}.\n"
+    )
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "exact_scipy": against_scipy,
     "exact_equal": equal_accuracy,
     "exact_agreement": agreement,
     "exact_comb": comb,
     "exact_sampling": sampling,
+    "exact_settings": settings,
 }

@@ -17,7 +17,8 @@ from aem.threads import alone, available, container_quota, spread
 
 
 @pytest.fixture(autouse=True)
-def restored() -> Iterator[None]:
+def restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.delenv(threads.VARIABLE, raising=False)
     yield
     set_threads(None)
     torch.set_num_threads(1)

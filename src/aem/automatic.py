@@ -33,7 +33,7 @@ from aem.nn.features import LOWEST_FREQUENCY, supported_frequency
 from aem.proposal_training import proposal_score, train_proposal
 from aem.reporting import Report, silent
 from aem.table import check_table
-from aem.threads import each_alone, libraries_alone
+from aem.threads import libraries_alone
 from aem.training.checkpoint import Progress
 from aem.training.loop import choose_device, fit, validation_scores
 
@@ -106,7 +106,7 @@ class Fitted:
     )
 
 
-@each_alone
+@libraries_alone()
 def fit_table(
     x: Array,
     columns: Sequence[str],
@@ -148,8 +148,7 @@ def fit_table(
     sizes = [k for k in SIZES if k <= most_components and 4 * k <= len(z)]
     if settings.components:
         sizes = [settings.components]
-    with libraries_alone():
-        joint, chosen = choose_mixture(z, unseen if plan else None, sizes, seed, report)
+    joint, chosen = choose_mixture(z, unseen if plan else None, sizes, seed, report)
     model_config = replace(model_config, lattice=lattice(columns, discrete, offsets))
     about: dict[str, Any] = {
         "rows": len(x),

@@ -25,6 +25,7 @@ from aem.normalizers import Quadrature
 from aem.quadrature import NODES_PER_PANEL
 from aem.reporting import Report, silent
 from aem.table import check_table
+from aem.threads import get_threads
 
 STILL = 0.1  # of the claimed error: moving less than this is holding still
 MOST_REFINEMENTS = 4
@@ -91,7 +92,7 @@ class _Pass:
 def _score(model: AEM, x: Tensor, settings: Quadrature, report: Report, what: str) -> _Pass:
     """Score all rows, some at a time so that there is progress to see."""
     distribution = model()
-    block = 128 if x.device.type == "cpu" else 4096
+    block = 128 * get_threads() if x.device.type == "cpu" else 4096
     parts = []
     for some in ranges(len(x), block):
         parts.append(distribution.scores(x[some.start : some.stop], settings))

@@ -13,11 +13,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
 from sklearn.cluster import KMeans
 
+from aem.nn.rowwise import MANY, linear
 from aem.threads import spread
 
 Array = NDArray[np.float64]
@@ -55,7 +57,8 @@ class JointMixture:
         constant = 0.5 * z.shape[1] * math.log(2 * math.pi)
         identity = np.eye(z.shape[1])
         for k, factor in enumerate(self.factors):
-            u = (z - self.means[k]) @ solve_triangular(factor, identity, lower=True).T
+            white = solve_triangular(factor, identity, lower=True)
+            u = _products(z - self.means[k], white)
             terms[:, k] = -0.5 * np.square(u).sum(1) - np.log(np.diag(factor)).sum() - constant
         return terms + self.log_weights
 
@@ -101,6 +104,12 @@ class JointMixture:
             np.vstack((self.means, z.mean(0))),
             np.concatenate((self.factors, WIDE_SCALE * wide[None])),
         )
+
+
+def _products(rows: Array, matrix: Array) -> Array:
+    """A matrix times each row, whatever rows surround it."""
+    found: Array = linear(torch.from_numpy(rows), torch.from_numpy(matrix), block=MANY).numpy()
+    return found
 
 
 class Rows:

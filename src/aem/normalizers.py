@@ -10,6 +10,7 @@ from torch import Tensor
 from aem.charts import Chart, TailedChart, chart_for, unresolved
 from aem.conditionals import Conditionals
 from aem.errors import AemError
+from aem.nn.rowwise import MANY
 from aem.quadrature import (
     NODES_PER_PANEL,
     Budget,
@@ -19,20 +20,21 @@ from aem.quadrature import (
     integrate,
     panel_nodes,
 )
-from aem.threads import each_alone, get_threads, spread
+from aem.threads import alone, get_threads, spread
 
 # Enough to keep a processor busy, little against what its machine has.
 MEMORY = {"cpu": 2**28, "cuda": 2**32}
-CACHED = {"cpu": 2**13}  # nodes at a time, where their activations had better stay in a cache
+# Nodes at a time, where their activations had better stay in a cache: whole blocks of their products.
+CACHED = {"cpu": 34 * MANY}
 PANEL_BYTES = 2048  # a panel with its node values, several times over while panels are rearranged
 # Literal energies may be large everywhere; below this exp() is about to leave the normal numbers.
 SMALLEST_LOG = -600.0
 # Nats a conditional. A float32 energy errs by some 1e-6 at a node and hardly in the mean: log Z of
 # trained and of random models moved by 1e-7. It serves for tolerances a hundred times as large.
 SINGLE_SUFFICES = 1e-5
-# Conditionals a thread integrates together: the work is cut into a few pieces a thread, as some take
-# more nodes than others.
-SHARES, FEWEST, MOST = 4, 64, 2048
+# Conditionals a thread integrates together, at least: with fewer, what lies between products would cost
+# more than another thread gains.
+FEWEST = 256
 LARGEST_LOG = 300.0  # whose square is still a number
 
 
@@ -119,7 +121,7 @@ def nodes_within(memory: int, conditionals: Conditionals) -> int:
     return max(memory // per_node, NODES_PER_PANEL)
 
 
-@each_alone
+@alone()
 @torch.no_grad()
 def normalizer(
     conditionals: Conditionals,
@@ -134,7 +136,7 @@ def normalizer(
     like = conditionals.projected
     size = max(len(like), 1)
     if like.device.type == "cpu":
-        size = min(max(-(-size // (SHARES * get_threads())), FEWEST), MOST)
+        size = max(-(-size // get_threads()), FEWEST)
     if size >= len(like):
         return _normalizer(conditionals, settings, tolerance, keep_panels)
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from aem.config import TrainConfig
 from aem.model import AEM
-from aem.threads import each_alone, spread
+from aem.threads import alone, spread
 from aem.training.batches import Batches
 from aem.training.checkpoint import Progress
 from aem.training.descent import Descent
@@ -40,7 +40,7 @@ def proposal_score(model: AEM, z: Float[Tensor, "N D"]) -> float:
     return total / len(z) - float(model.scale.double().log().sum())
 
 
-@each_alone
+@alone()
 def train_proposal(
     model: AEM,
     train: NDArray[np.float64],

@@ -11,13 +11,14 @@ from typing import Any
 import torch
 
 from aem.config import to_mapping
+from aem.threads import get_threads
 
 
 def device_name(device: torch.device) -> str:
     """The device in words, as a reader of a table wants it."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"CPU, {torch.get_num_threads()} threads, {platform.machine()}"
+    return f"CPU, {get_threads()} threads, {platform.machine()}"
 
 
 def commit() -> str | None:

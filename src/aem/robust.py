@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from aem.automatic import Fitted, Settings, fit_table
 from aem.joint import central_rows
 from aem.tablemodel import TableModel
+from aem.threads import libraries_alone
 from aem.views import Views
 
 Array = NDArray[np.float64]
@@ -32,6 +33,7 @@ CONCENTRATED_ROWS = 5000  # more do not find other outliers
 HARDLY_ANY = 0.05
 
 
+@libraries_alone()
 def fit_robustly(
     rows: Array,
     columns: Sequence[str],

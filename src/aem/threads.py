@@ -17,10 +17,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from functools import cache, wraps
+from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import TypeVar
 
 import torch
 from threadpoolctl import ThreadpoolController
@@ -32,7 +32,6 @@ AHEAD = 2  # pieces of work a thread that are handed out before their turn
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-Parameters = ParamSpec("Parameters")
 
 _lock = threading.Lock()
 _here = threading.local()  # what a thread knows of itself
@@ -132,7 +131,7 @@ def _quota_of_version_1(folder: Path) -> float:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Let every operation of PyTorch compute on the thread that asks for it.
+    """Let every operation of PyTorch compute on the thread that asks for it; also a decorator.
 
     PyTorch's number of threads belongs to the whole process, and partly to each thread: those who
     enter set it to one, the last to leave restores what the first found.
@@ -156,17 +155,6 @@ def alone() -> Iterator[None]:
                 if _usual != 1:
                     torch.set_num_threads(_usual)
                 _here.__dict__.pop("before", None)
-
-
-def each_alone(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """A function all of whose operations compute on the thread that calls it."""
-
-    @wraps(function)
-    def wrapped(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-        with alone():
-            return function(*args, **kwargs)
-
-    return wrapped
 
 
 @contextmanager

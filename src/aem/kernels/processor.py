@@ -26,9 +26,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from aem.kernels import applied
-from aem.nn.rowwise import MANY, in_blocks, room
+from aem.nn.rowwise import MANY, in_blocks, products, room
 from aem.randomness import generator
-from aem.threads import each_alone
+from aem.threads import alone
 
 CHUNK = 4096  # nodes: 2 MiB of float32 at 128 units
 APART = 149  # rows between the random bytes of one block and the next
@@ -106,7 +106,7 @@ def _scale(drop: int) -> float:
     return 256 / (256 - drop)
 
 
-@each_alone
+@alone()
 def _through(
     kept: Float[Tensor, "L N H"],
     embedded: Float[Tensor, "N E"],
@@ -141,7 +141,7 @@ def _through(
     return f.add_(last_bias)
 
 
-@each_alone
+@alone()
 def _evaluate(
     embedded: Float[Tensor, "N E"],
     projected: Float[Tensor, "C H"],
@@ -153,7 +153,7 @@ def _evaluate(
     blocks, (rows, _), hidden = len(weights) // 4, embedded.shape, len(bias)
     nodes = rows // len(projected)
     chunk = _chunk(nodes, rows)
-    matrices = [w.t().contiguous() for w in (value, *weights[0::2])]
+    second = [w.t() for w in weights[2::4]]
     shift = projected + bias
     f = embedded.new_empty(rows)
     most = -(-chunk // MANY) * MANY
@@ -165,17 +165,16 @@ def _evaluate(
         own = [memory[: len(read) * MANY] for memory in (stream, brief, brief_too)]
         x, active, t = own
         in_x, in_active, in_t = (memory.unflatten(0, (-1, MANY)) for memory in own)
-        every = [matrix.expand(len(read), -1, -1) for matrix in matrices]
-        torch.bmm(read, every[0], out=in_x)
+        products(read, value, out=in_x)
         x[:count].unflatten(0, (-1, nodes)).add_(shift[conditionals, None])
         thin_out.draw()
         for i in range(blocks):
             torch.clamp_min(x, 0, out=active)
-            torch.bmm(in_active, every[1 + 2 * i], out=in_t)
+            products(in_active, weights[4 * i], out=in_t)
             t.add_(weights[4 * i + 1]).clamp_min_(0)
             thin_out(t, i)
             x.add_(weights[4 * i + 3])
-            in_x.baddbmm_(in_t, every[2 + 2 * i], alpha=_scale(drop))
+            in_x.baddbmm_(in_t, second[i].expand(len(read), -1, -1), alpha=_scale(drop))
         torch.sum(torch.clamp_min(x, 0, out=active).mul_(last)[:count], -1, out=f[some])
     return f.add_(last_bias)
 
@@ -198,7 +197,7 @@ class _Energy(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    @each_alone
+    @alone()
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         embedded, value, last, kept, *weights = ctx.saved_tensors
         scale, nodes, blocks, (_, rows, hidden) = (

@@ -17,7 +17,7 @@ from aem.model import AEM
 from aem.nn.transformer import CausalTransformer
 from aem.randomness import drawing_from
 from aem.table import check_table
-from aem.threads import each_alone, spread
+from aem.threads import alone, spread
 from aem.training.batches import Batches
 from aem.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from aem.training.compiled import compiled
@@ -77,7 +77,7 @@ def validation_scores(
     return log_p - log_scale, log_q - log_scale
 
 
-@each_alone
+@alone()
 def fit(
     model: AEM,
     train: NDArray[np.floating],
