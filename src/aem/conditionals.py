@@ -140,7 +140,7 @@ class Conditionals:
 
 def _in_double(proposal: Proposal) -> Proposal:
     if isinstance(proposal, GaussianMixture):
-        parts = (proposal.log_weights, proposal.locs, proposal.scales)
+        parts = (proposal.logits, proposal.locs, proposal.scales)
         return GaussianMixture(*(t.double() for t in parts))
     if isinstance(proposal, FixedUniform):
         return FixedUniform(proposal.low.double(), proposal.high.double())

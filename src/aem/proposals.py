@@ -142,7 +142,7 @@ class GaussianMixture:
 
     def mirrored(self) -> "GaussianMixture":
         """The distribution of −x."""
-        return GaussianMixture(self.log_weights, -self.locs, self.scales)
+        return GaussianMixture(self.logits, -self.locs, self.scales)
 
     def icdf(self, u: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
         """Quantiles, to the last bits of the type."""
@@ -210,12 +210,13 @@ class GaussianMixture:
 
     def select(self, index: Int[Tensor, " P"]) -> "GaussianMixture":
         """The proposals of some conditionals of a flat batch."""
-        return GaussianMixture(self.log_weights[index], self.locs[index], self.scales[index])
+        # By the logits: normalising weights again would change their last bits.
+        return GaussianMixture(self.logits[index], self.locs[index], self.scales[index])
 
     def flatten(self) -> "GaussianMixture":
         """One batch axis."""
         k = self.locs.shape[-1]
-        parts = (self.log_weights, self.locs, self.scales)
+        parts = (self.logits, self.locs, self.scales)
         return GaussianMixture(*(t.reshape(-1, k) for t in parts))
 
     def mean(self) -> Float[Tensor, "*B"]:
