@@ -220,29 +220,36 @@ def score(
         own = None if context is None else context[block]
         return score_block(model, rows[block], own, settings, block.start)
 
-    return Scores.concatenate(list(in_blocks(some, model, len(rows), settings, rows.device)))
+    return Scores.concatenate(list(block_by_block(some, model, rows, context, settings)))
 
 
-def in_blocks(
+def block_by_block(
     function: Callable[[slice], Result],
     model: "AEM",
-    rows: int,
+    rows: Float[Tensor, "B D"],
+    context: Float[Tensor, "B Q"] | None,
     settings: Quadrature,
-    device: torch.device,
     most: int | None = None,
 ) -> Iterator[Result]:
     """What a function makes of blocks of rows that fit into the memory, `most` at a time.
 
-    Where nothing has to be integrated, the threads of a processor take a block each. Otherwise they
-    share the integrals of a block, where rows with equal pasts have one.
+    The threads of a processor take a block each, unless rows share so many conditionals that blocks
+    would compute too many of them anew: then threads share the integrals of one block.
     """
-    memory = settings.bytes_on(device)
-    if not model.flat:
-        yield from map(function, blocks(model, rows, memory, most))
+    memory = settings.bytes_on(rows.device)
+    if rows.device.type != "cpu" or not (model.flat or _hardly_shared(rows, context)):
+        yield from map(function, blocks(model, len(rows), memory, most))
         return
-    share = min(max(-(-rows // get_threads()), FEWEST_TOGETHER), most or MOST_TOGETHER)
-    together = blocks(model, rows, memory, share if device.type == "cpu" else most)
-    yield from spread(function, together, device=device.type)
+    threads = get_threads()
+    rounds = max(-(-len(rows) // (threads * MOST_TOGETHER)), 1)
+    share = max(-(-len(rows) // (threads * rounds)), FEWEST_TOGETHER)
+    yield from spread(function, blocks(model, len(rows), memory, share))
+
+
+def _hardly_shared(rows: Float[Tensor, "B D"], context: Float[Tensor, "B Q"] | None) -> bool:
+    """Whether most conditionals belong to a single row."""
+    distinct = sum(int(groups.max()) + 1 for groups in shared_pasts(rows, context) if len(groups))
+    return 2 * distinct > rows.numel()
 
 
 @torch.no_grad()

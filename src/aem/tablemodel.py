@@ -31,14 +31,13 @@ from aem.normalizers import Quadrature
 from aem.randomness import uniforms
 from aem.reporting import Report, silent
 from aem.sampling import by_rejection, drawn_in_blocks
-from aem.scoring import in_blocks, score_block, warn_inexact
+from aem.scoring import block_by_block, score_block, warn_inexact
 from aem.table import check_table
-from aem.threads import get_threads
 
 Array = NDArray[np.float64]
 
 TOLERANCE = 1e-2  # nats a row: far below what a row's score says about it
-BLOCK = 256  # rows scored together, between two reports, by each thread
+BLOCK = 256  # rows scored together, between two reports
 MOST_REDRAWS = 100
 GIVE_UP = 0.05  # a draw beyond the range may not exist: fewer and fewer insist on one
 
@@ -114,8 +113,8 @@ class TableModel:
             return terms, error.cpu().numpy()
 
         parts, done = [], 0
-        together = BLOCK * (get_threads() if device.type == "cpu" else 1)
-        for part in in_blocks(score, self.exact, len(x), settings, device, most=together):
+        every = torch.from_numpy(x).to(device)
+        for part in block_by_block(score, self.exact, every, None, settings, most=BLOCK):
             parts.append(part)
             done += len(part[0])
             report("rows", done, len(x))
