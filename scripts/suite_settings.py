@@ -34,12 +34,14 @@ MOST_SECONDS = 3600
 VARIABLES = re.compile("OMP_|GOMP_|KMP_|MKL_|OPENBLAS_|ATEN_|AEM_THREADS")
 AVX2 = {
     "ATEN_CPU_CAPABILITY": "avx2",
-    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+    "MKL_ENABLE_INSTRUCTIONS": "AVX2",  # which MKL heeds on Intel's processors, and the next on all
+    "MKL_CBWR": "AVX2",
     "OPENBLAS_CORETYPE": "Haswell",
 }
 OLDEST = {
     "ATEN_CPU_CAPABILITY": "default",
     "MKL_ENABLE_INSTRUCTIONS": "SSE4_2",
+    "MKL_CBWR": "COMPATIBLE",
     "OPENBLAS_CORETYPE": "Nehalem",
 }
 
