@@ -44,7 +44,7 @@ same-numbers: $(VENV)/installed
 	$(BIN)/pytest -n 2 tests/test_same_numbers.py tests/test_threads.py tests/test_distribution.py tests/kernels tests/training
 
 test-settings: $(VENV)/installed  ## the suite under other instructions, threads and loads (an hour)
-	$(BIN)/python scripts/suite_settings.py
+	$(BIN)/python benchmarks/suite_settings.py
 
 clean:
 	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache

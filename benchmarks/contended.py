@@ -16,9 +16,13 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from aem import AEM
 
 COLUMNS = 8
 TABLE_ROWS = 4_000
@@ -42,7 +46,7 @@ def table(rows: int, seed: int) -> NDArray[np.float64]:
     return x
 
 
-def train(steps: int) -> "AEM":  # type: ignore[name-defined]  # noqa: F821
+def train(steps: int) -> "AEM":
     """A small model with energies, after so many steps."""
     from aem.config import ModelConfig, TrainConfig
     from aem.model import AEM

@@ -30,7 +30,7 @@ from aem.training.steps import captured_on_gpu
 
 ROWS = 2**15  # of random training data
 SPLINE_TRANSFORMS = 3  # zuko's default
-TOLERANCE = 1e-3  # nats a row
+TOLERANCE = 1e-3  # nats per row
 STEPS = 10**6  # of the schedule: long enough for the rate to stay where it starts
 
 
@@ -103,7 +103,7 @@ class Contender(Protocol):
 class Ours:
     """The library as its user meets it: the step of `aem.training.fit`, default scores and draws."""
 
-    accuracy = f"quadrature, {TOLERANCE:g} nats a row"
+    accuracy = f"quadrature, {TOLERANCE:g} nats per row"
 
     def __init__(self, shape: Shape, device: torch.device) -> None:
         self.shape, self.device = shape, device

@@ -133,7 +133,7 @@ class Bench:
         return entries
 
     def score(self, contenders: Sequence[Contender]) -> list[dict[str, Any]]:
-        """Rows scored a second, to the accuracy the implementation states."""
+        """Rows scored per second, to the accuracy the implementation states."""
         return [self._score(contender) for contender in contenders]
 
     def _score(self, contender: Contender) -> dict[str, Any]:
@@ -157,7 +157,7 @@ class Bench:
         }
 
     def sample(self, contenders: Sequence[Contender]) -> list[dict[str, Any]]:
-        """Rows drawn a second."""
+        """Rows drawn per second."""
         return [self._sample(contender) for contender in contenders]
 
     def _sample(self, contender: Contender) -> dict[str, Any]:
@@ -186,8 +186,8 @@ class Bench:
         """The tables."""
         columns = {
             "step": ("ms", "a training step, ms", True),
-            "score": ("rows_per_second", "rows scored a second", False),
-            "sample": ("rows_per_second", "rows drawn a second", False),
+            "score": ("rows_per_second", "rows scored per second", False),
+            "sample": ("rows_per_second", "rows drawn per second", False),
         }
         for part, (key, title, smaller) in columns.items():
             entries = [e for e in self.result["measurements"] if e["part"] == part]

@@ -105,7 +105,7 @@ def comb() -> str:
                 f"{r['max_share_of_stated_error_settled']:.2f}",
             ],
             ["rows that did not converge", str(r["rows_not_converged"])],
-            ["nodes a conditional", f"{r['mean_nodes']:,.0f}"],
+            ["nodes per conditional", f"{r['mean_nodes']:,.0f}"],
         ],
     )
 

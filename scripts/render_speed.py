@@ -51,13 +51,13 @@ def step_table(run: dict[str, Any]) -> str:
                 "—" if share is None else f"{100 * share:.0f} %",
             ]
         )
-    header = ["ms a step", "textbook", "ours", "ours Fourier", "torch.compile"]
+    header = ["ms per step", "textbook", "ours", "ours Fourier", "torch.compile"]
     header += ["peak MiB", "of ceiling"]
     return markdown(header, rows)
 
 
 def rate_table(run: dict[str, Any], part: str) -> str:
-    """Rows a second; for ours, also how many times the textbook's."""
+    """Rows per second; for ours, also how many times the textbook's."""
     names = ("textbook", "ours", "ours Fourier", "zuko NSF", "zuko MAF")
     rows = []
     for shape, by in measured(run, part).items():

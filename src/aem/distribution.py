@@ -1,8 +1,8 @@
 """The distribution a model stands for: exact log densities, conditionals and samples.
 
-Scores are computed in float64 whatever the type of the model, but for energies where float32 will do:
-the same row then gives the same number in any batch, because rounding is far below anything that steers
-the adaptive rule.
+Scores are computed in float64 whatever the type of the model, but for energies where float32 will do.
+On a CPU the same row gives the same number in any batch, bit for bit (`aem.nn.rowwise`); on a GPU up to
+rounding, which is far below anything that steers the adaptive rule.
 """
 
 from functools import cached_property

@@ -151,12 +151,12 @@ class Rows:
         columns = self.z.shape[1]
         whitening = np.linalg.inv(mixture.factors)
         precision = whitening.transpose(0, 2, 1) @ whitening
-        linear = np.einsum("kij,kj->ki", precision, mixture.means)
+        slopes = np.einsum("kij,kj->ki", precision, mixture.means)
         log_scale = np.log(np.diagonal(mixture.factors, axis1=1, axis2=2)).sum(1)
         constant = mixture.log_weights - log_scale - 0.5 * columns * math.log(2 * math.pi)
-        constant -= 0.5 * (linear * mixture.means).sum(1)
+        constant -= 0.5 * (slopes * mixture.means).sum(1)
         quadratic = precision[:, lower, upper] * np.where(lower == upper, -0.5, -1.0)
-        coefficients = np.hstack((quadratic, linear, constant[:, None])).T
+        coefficients = np.hstack((quadratic, slopes, constant[:, None])).T
         products = self.products
         return lambda block: products[block] @ coefficients
 

@@ -101,7 +101,6 @@ class TableModel:
         refuse_extreme(x, self.columns)
         settings = Quadrature(tolerance=tolerance)
         device = self.model.shift.device
-        _ = self.exact  # made once, before threads ask for it
 
         def score(block: slice) -> tuple[Array, Array]:
             some = x[block]

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TypeVar
 
@@ -28,7 +28,7 @@ from threadpoolctl import ThreadpoolController
 from aem.errors import AemError
 
 VARIABLE = "AEM_THREADS"
-AHEAD = 2  # pieces of work a thread that are handed out before their turn
+AHEAD = 2  # pieces of work per thread that are handed out before their turn
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -170,24 +170,22 @@ def libraries_alone() -> Iterator[None]:
 def spread(
     function: Callable[[Item], Result], items: Iterable[Item], *, device: str = "cpu"
 ) -> Iterator[Result]:
-    """What the function makes of each item, in the items' order, a thread an item.
+    """What the function makes of each item, in the items' order; each item has one thread.
 
     A GPU has its own ways to be busy: for its work, as for work that is itself part of an item,
     items come one after the other. Gradients are recorded where they are for the caller.
     """
-    threads = 1 if device != "cpu" or getattr(_here, "worker", False) else get_threads()
-    items = iter(items)
     if device != "cpu":
         yield from map(function, items)
         return
-    if threads > 1:
-        first = list(islice(items, 2))
-        if len(first) == 2:
-            with alone():
-                yield from _by_pool(function, first, items, threads)
-            return
-        items = iter(first)
-    for item in items:
+    threads = 1 if getattr(_here, "worker", False) else get_threads()
+    rest = iter(items)
+    first = list(islice(rest, 2))
+    if threads > 1 and len(first) > 1:
+        with alone():
+            yield from _by_pool(function, first, rest, threads)
+        return
+    for item in chain(first, rest):
         with alone():
             result = function(item)
         yield result

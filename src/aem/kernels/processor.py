@@ -17,8 +17,8 @@ around it.
 
 import math
 import threading
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -106,6 +106,23 @@ def _scale(drop: int) -> float:
     return 256 / (256 - drop)
 
 
+class _Layers(NamedTuple):
+    """The parameters, layer by layer."""
+
+    value: Tensor
+    bias: Tensor
+    blocks: list[tuple[Tensor, Tensor, Tensor, Tensor]]  # W₁, b₁, W₂, b₂ of each
+    last: Tensor
+    last_bias: Tensor
+
+    @classmethod
+    def of(cls, parameters: Sequence[Tensor]) -> "_Layers":
+        """From the order in which they are handed over."""
+        value, bias, last, last_bias, *weights = parameters
+        blocks = list(zip(*(weights[k::4] for k in range(4)), strict=True))
+        return cls(value, bias, blocks, last, last_bias)
+
+
 @alone()
 def _through(
     kept: Float[Tensor, "L N H"],
@@ -115,30 +132,28 @@ def _through(
     *parameters: Tensor,
 ) -> Float[Tensor, " N"]:
     """f of all nodes; `kept` receives what the matrices read."""
-    value, bias, last, last_bias, *weights = parameters
-    blocks, (rows, _), hidden = len(weights) // 4, embedded.shape, len(bias)
-    nodes = rows // len(projected)
+    layers, rows, nodes = _Layers.of(parameters), len(embedded), len(embedded) // len(projected)
+    matrices = [(w.t().contiguous(), v.t().contiguous()) for w, _, v, _ in layers.blocks]
     chunk = _chunk(nodes, rows)
-    first = [w.t().contiguous() for w in weights[0::4]]
-    second = [w.t().contiguous() for w in weights[2::4]]
-    shift = projected + bias
+    shift = projected + layers.bias
     f = embedded.new_empty(rows)
-    stream = embedded.new_empty((chunk, hidden))
-    thin_out = _Dropout(drop, stream, blocks)
+    stream = shift.new_empty((chunk, shift.shape[1]))
+    thin_out = _Dropout(drop, stream, len(layers.blocks))
     for some, conditionals in _chunks(chunk, nodes, rows):
         count = some.stop - some.start
         rooms = list(kept[:, some])
-        x = torch.mm(embedded[some], value.t(), out=stream[:count])
-        x.view(-1, nodes, hidden).add_(shift[conditionals, None])
+        x = torch.mm(embedded[some], layers.value.t(), out=stream[:count])
+        x.unflatten(0, (-1, nodes)).add_(shift[conditionals, None])
         thin_out.draw()
-        for i in range(blocks):
+        for i, (_, first_bias, _, second_bias) in enumerate(layers.blocks):
+            first, second = matrices[i]
             active, t = rooms[2 * i : 2 * i + 2]
-            torch.mm(torch.clamp_min(x, 0, out=active), first[i], out=t)
-            t.add_(weights[4 * i + 1]).clamp_min_(0)
+            torch.mm(torch.clamp_min(x, 0, out=active), first, out=t)
+            t.add_(first_bias).clamp_min_(0)
             thin_out(t, i)
-            x.add_(weights[4 * i + 3]).addmm_(t, second[i], alpha=_scale(drop))
-        torch.mv(torch.clamp_min(x, 0, out=rooms[-1]), last, out=f[some])
-    return f.add_(last_bias)
+            x.add_(second_bias).addmm_(t, second, alpha=_scale(drop))
+        torch.mv(torch.clamp_min(x, 0, out=rooms[-1]), layers.last, out=f[some])
+    return f.add_(layers.last_bias)
 
 
 @alone()
@@ -149,34 +164,31 @@ def _evaluate(
     *parameters: Tensor,
 ) -> Float[Tensor, " N"]:
     """The same where no gradient is wanted: nothing is kept, and products are of one shape."""
-    value, bias, last, last_bias, *weights = parameters
-    blocks, (rows, _), hidden = len(weights) // 4, embedded.shape, len(bias)
-    nodes = rows // len(projected)
+    layers, rows, nodes = _Layers.of(parameters), len(embedded), len(embedded) // len(projected)
     chunk = _chunk(nodes, rows)
-    second = [w.t() for w in weights[2::4]]
-    shift = projected + bias
+    shift = projected + layers.bias
     f = embedded.new_empty(rows)
     most = -(-chunk // MANY) * MANY
-    stream, brief, brief_too = (room(most, hidden, like=embedded) for _ in range(3))
-    thin_out = _Dropout(drop, stream, blocks)
+    memories = [room(most, shift.shape[1], like=embedded) for _ in range(3)]
+    thin_out = _Dropout(drop, memories[0], len(layers.blocks))
     for some, conditionals in _chunks(chunk, nodes, rows):
         count = some.stop - some.start
         read = in_blocks(embedded[some], MANY)
-        own = [memory[: len(read) * MANY] for memory in (stream, brief, brief_too)]
+        own = [memory[: len(read) * MANY] for memory in memories]
         x, active, t = own
         in_x, in_active, in_t = (memory.unflatten(0, (-1, MANY)) for memory in own)
-        products(read, value, out=in_x)
+        products(read, layers.value, out=in_x)
         x[:count].unflatten(0, (-1, nodes)).add_(shift[conditionals, None])
         thin_out.draw()
-        for i in range(blocks):
+        for i, (first, first_bias, second, second_bias) in enumerate(layers.blocks):
             torch.clamp_min(x, 0, out=active)
-            products(in_active, weights[4 * i], out=in_t)
-            t.add_(weights[4 * i + 1]).clamp_min_(0)
+            products(in_active, first, out=in_t)
+            t.add_(first_bias).clamp_min_(0)
             thin_out(t, i)
-            x.add_(weights[4 * i + 3])
-            in_x.baddbmm_(in_t, second[i].expand(len(read), -1, -1), alpha=_scale(drop))
-        torch.sum(torch.clamp_min(x, 0, out=active).mul_(last)[:count], -1, out=f[some])
-    return f.add_(last_bias)
+            x.add_(second_bias)
+            in_x.baddbmm_(in_t, second.t().expand(len(read), -1, -1), alpha=_scale(drop))
+        torch.sum(torch.clamp_min(x, 0, out=active).mul_(layers.last)[:count], -1, out=f[some])
+    return f.add_(layers.last_bias)
 
 
 class _Energy(torch.autograd.Function):

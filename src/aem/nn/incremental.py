@@ -136,5 +136,6 @@ class IncrementalResMADE:
             if shift is not None:
                 t = t + shift[:, new]
             second[:, new] = net.activation(t)
-            h = h + linear(second[:, :end], block.second.weight[new, :end], block.second.bias[new])
+            weight, bias = block.second.weight[new, :end], block.second.bias[new]
+            h = h + linear(second[:, :end], weight, bias, MANY)
         self.inputs[-1][:, new] = net.activation(h)

@@ -1,6 +1,6 @@
 """The test suite under other instructions, numbers of threads and loads, one after the other.
 
-    python scripts/suite_settings.py [NAME …] [--workers 2]
+    python benchmarks/suite_settings.py [NAME …] [--workers 2]
 
 Writes results/tests/settings.json after every run: what failed, and how long it took. The
 instructions are those that PyTorch, MKL and OpenBLAS let a user choose; a processor has no others
@@ -20,15 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from neighbours import neighbours
 
 from aem.io import write_json
 from aem.provenance import provenance
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-from neighbours import neighbours  # noqa: E402
-
 OUT = ROOT / "results" / "tests" / "settings.json"
 MOST_SECONDS = 3600
 VARIABLES = re.compile("OMP_|GOMP_|KMP_|MKL_|OPENBLAS_|ATEN_|AEM_THREADS")
