@@ -1,0 +1,47 @@
+"""Files of earlier versions load, and mean what they meant."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kept_files import RUNS, about_models, about_stopped_run, machine
+
+KEPT = sorted(path for path in (Path(__file__).parent / "kept").iterdir() if path.is_dir())
+# Weights trained by another processor's arithmetic drift apart, and draws with them.
+SCORES, TRAINED = 1e-5, 0.3
+CHANCE = ("drawn", "weights")
+
+
+def assert_answers(found: dict[str, np.ndarray], kept: Path, names: set[str]) -> None:
+    """The same bits on the processor that wrote the answers, about the same numbers elsewhere."""
+    with np.load(kept / "answers.npz") as file:
+        answers = {name: file[name] for name in file if name.partition("/")[0] in names}
+        same_machine = str(file["machine"]) == machine()
+    assert found.keys() == answers.keys()
+    for name, expected in answers.items():
+        run, _, what = name.partition("/")
+        if same_machine:
+            np.testing.assert_array_equal(found[name], expected, err_msg=name)
+        elif run in RUNS:
+            np.testing.assert_allclose(found[name], expected, atol=TRAINED, err_msg=name)
+        elif what not in CHANCE:
+            np.testing.assert_allclose(
+                found[name], expected, rtol=SCORES, atol=SCORES, err_msg=name
+            )
+        else:
+            assert found[name].shape == expected.shape
+            assert np.isfinite(found[name]).all()
+
+
+@pytest.mark.filterwarnings("ignore::aem.scoring.AccuracyWarning")
+@pytest.mark.parametrize("kept", KEPT, ids=lambda path: path.name)
+def test_models_answer_as_the_version_that_wrote_them(kept: Path) -> None:
+    found = about_models(kept)
+    assert_answers(found, kept, {name.partition("/")[0] for name in found})
+
+
+@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("kept", KEPT, ids=lambda path: path.name)
+def test_a_stopped_run_goes_on(kept: Path, name: str) -> None:
+    assert_answers(about_stopped_run(name, kept), kept, {name})
