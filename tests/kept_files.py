@@ -14,10 +14,11 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import scipy
@@ -124,13 +125,8 @@ def stopping_at(step: int) -> Iterator[None]:
             raise KeyboardInterrupt
         return original(self, number, indices)
 
-    steps.EagerStep.__call__ = stop  # type: ignore[method-assign]
-    try:
+    with mock.patch.object(steps.EagerStep, "__call__", stop), suppress(Interrupted):
         yield
-    except Interrupted:
-        pass
-    finally:
-        steps.EagerStep.__call__ = original  # type: ignore[method-assign]
 
 
 # --- writing -----------------------------------------------------------------------------------
