@@ -35,10 +35,10 @@ from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict
 from sklearn.neighbors import KernelDensity
 
 from aem import AEMDensity
+from aem.base.files import write_json
 from aem.data import registry
 from aem.data.info import data_root
-from aem.evaluation import summarise
-from aem.io import write_json
+from aem.evaluation.side_by_side import summarise
 
 Array = NDArray[np.float64]
 Split = tuple[Array, Array, Array]  # training, validation and test rows

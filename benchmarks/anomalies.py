@@ -32,9 +32,9 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KernelDensity, LocalOutlierFactor
 
 from aem import AEMOutlierDetector
+from aem.base.files import write_json
 from aem.data.info import data_root
 from aem.errors import AemError
-from aem.io import write_json
 
 Array = NDArray[np.float64]
 Scorer = Callable[[Array, Array], Array]  # training rows, rows to score → the lower, the odder

@@ -49,7 +49,7 @@ def table(rows: int, seed: int) -> NDArray[np.float64]:
 def train(steps: int) -> "AEM":
     """A small model with energies, after so many steps."""
     from aem.config import ModelConfig, TrainConfig
-    from aem.model import AEM
+    from aem.model.aem import AEM
     from aem.training.loop import fit
 
     rows = table(TABLE_ROWS, seed=0)
@@ -62,7 +62,7 @@ def train(steps: int) -> "AEM":
 
 def make_model(path: Path) -> None:
     """Train and save the model that is scored and drawn from."""
-    from aem.io import save_model
+    from aem.model.files import save_model
 
     save_model(train(SETUP_STEPS), path)
 

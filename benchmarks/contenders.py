@@ -17,15 +17,15 @@ import torch
 from textbook import SCORED, TextbookAEM, TextbookTraining
 from torch import Tensor, nn
 
-from aem import kernels
+from aem.base.devices import use_bfloat16
+from aem.conditionals.normalizer import Quadrature
 from aem.config import ModelConfig, TrainConfig
-from aem.model import AEM
+from aem.model.aem import AEM
+from aem.nn import kernels
 from aem.nn.energy import EnergyNetwork
-from aem.normalizers import Quadrature
 from aem.training.batches import Batches
-from aem.training.descent import Descent
-from aem.training.loop import use_bfloat16
 from aem.training.objective import DensityStep
+from aem.training.optimizer import Descent
 from aem.training.steps import captured_on_gpu
 
 ROWS = 2**15  # of random training data

@@ -34,9 +34,9 @@ from rich.console import Console
 from rich.table import Table
 
 import aem
+from aem.base.files import write_json
+from aem.base.provenance import provenance
 from aem.errors import AemError
-from aem.io import write_json
-from aem.provenance import provenance
 
 SCRIPT = Path(contended.__file__).resolve()
 # What decides threads; a setting starts from none of it.

@@ -17,17 +17,18 @@ import scipy
 import torch
 from torch import Tensor
 
-from aem.conditionals import Conditionals
+from aem.base.files import write_json
+from aem.base.provenance import provenance
+from aem.conditionals.batch import Conditionals
+from aem.conditionals.cdf import PanelCDF
+from aem.conditionals.normalizer import Quadrature, normalizer
 from aem.config import ModelConfig, TrainConfig
 from aem.data.tasks import plane_task
-from aem.inversion import PanelCDF
-from aem.io import load_model, save_model, write_json
-from aem.model import AEM
-from aem.normalizers import Quadrature, normalizer
-from aem.plane import plane_density
-from aem.provenance import provenance
-from aem.sampling import proposal_draws
-from aem.studies.trapezoid import trapezoid_log_z
+from aem.model.aem import AEM
+from aem.model.files import load_model, save_model
+from aem.model.sampling import proposal_draws
+from aem.paper.plane.density import plane_density
+from aem.paper.studies.trapezoid import trapezoid_log_z
 from aem.training import fit
 
 CUDA = torch.cuda.is_available()

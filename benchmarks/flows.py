@@ -23,13 +23,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from aem.base.devices import choose_device
+from aem.base.files import finite, write_json
+from aem.base.provenance import provenance
 from aem.data.splits import Table
-from aem.evaluation import summarise
-from aem.io import finite, write_json
-from aem.provenance import provenance
-from aem.tabular.config import FULL_TABLES, SMALL_TABLES, TableTask
-from aem.tabular.run import load_table
-from aem.training.loop import choose_device
+from aem.evaluation.side_by_side import summarise
+from aem.paper.tables.config import FULL_TABLES, SMALL_TABLES, TableTask
+from aem.paper.tables.run import load_table
 
 ROOT = Path(__file__).resolve().parents[1]
 CLIP: Final = 5.0

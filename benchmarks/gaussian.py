@@ -15,12 +15,13 @@ import numpy as np
 import torch
 from scipy.stats import multivariate_normal
 
-from aem.data import bsds300, registry
+from aem.base.files import write_json
+from aem.base.provenance import provenance
+from aem.data import registry
 from aem.data.info import data_root
+from aem.data.sets import bsds300
 from aem.data.splits import Table
-from aem.io import write_json
-from aem.provenance import provenance
-from aem.reproduce import two_standard_errors
+from aem.evaluation.summary import two_standard_errors
 
 
 @dataclass(frozen=True)

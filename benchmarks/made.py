@@ -19,17 +19,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from aem.base.devices import choose_device
+from aem.base.files import write_json
+from aem.base.provenance import provenance
+from aem.conditionals.proposals.gaussian import GaussianMixture
 from aem.config import TrainConfig
 from aem.data import registry
-from aem.io import write_json
+from aem.evaluation.summary import two_standard_errors
 from aem.nn.masks import MaskedLinear, hidden_degrees
-from aem.proposals import GaussianMixture
-from aem.provenance import provenance
-from aem.reproduce import two_standard_errors
 from aem.training.batches import Batches
 from aem.training.checkpoint import Progress
-from aem.training.loop import choose_device
-from aem.training.report import Reporter
+from aem.training.display import Reporter
 from aem.training.run import Run, Validation, all_finite
 from aem.training.steps import EagerStep, captured_on_gpu
 

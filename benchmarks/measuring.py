@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from aem.kernels import processor
+from aem.nn.kernels import processor
 
 STATUS = Path("/proc/self/status")
 CLEAR_REFS = Path("/proc/self/clear_refs")

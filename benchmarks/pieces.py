@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 
-from aem.automatic import Settings
+from aem.base.files import write_json
+from aem.base.provenance import command_line, provenance
 from aem.errors import AemError
-from aem.io import write_json
-from aem.provenance import command_line, provenance
+from aem.tables.fit.automatic import Settings
 
 CPUINFO = Path("/proc/cpuinfo")
 OWN = ("command", "seconds")  # a piece's alone; all else that tells its origin is common

@@ -9,13 +9,14 @@ from typing import Any
 
 import torch
 
-from aem.io import write_json
-from aem.model import AEM
-from aem.plots import new_figure, save_figure
-from aem.provenance import provenance
-from aem.tabular.config import TableConfig, table_experiment
-from aem.tabular.run import load_table
-from aem.training.loop import choose_device, fit
+from aem.base.devices import choose_device
+from aem.base.files import write_json
+from aem.base.provenance import provenance
+from aem.model.aem import AEM
+from aem.paper.plots import new_figure, save_figure
+from aem.paper.tables.config import TableConfig, table_experiment
+from aem.paper.tables.run import load_table
+from aem.training.loop import fit
 
 PRECISIONS = ("bfloat16", "float32")
 

@@ -12,7 +12,7 @@ import torch
 from contenders import Ours, Shape
 from measuring import Effort, exponent, measure, synchronise
 
-from aem.normalizers import Quadrature
+from aem.conditionals.normalizer import Quadrature
 
 # A GPU is idle at sizes that keep a processor busy for a second.
 BASE = {

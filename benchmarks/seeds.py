@@ -12,13 +12,14 @@ from pathlib import Path
 
 import torch
 
+from aem.base.devices import choose_device
+from aem.base.files import write_json
+from aem.base.provenance import provenance
+from aem.conditionals.normalizer import Quadrature
 from aem.data.tasks import plane_task
-from aem.io import write_json
-from aem.model import AEM
-from aem.normalizers import Quadrature
-from aem.presets import experiment
-from aem.provenance import provenance
-from aem.training.loop import choose_device, fit
+from aem.model.aem import AEM
+from aem.paper.plane.config import experiment
+from aem.training.loop import fit
 
 TASKS = ("spirals", "checkerboard", "diamond")
 SEEDS = 20

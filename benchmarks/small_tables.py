@@ -15,15 +15,15 @@ from typing import Any
 import torch
 from rivals import LogProb, gaussian_mixture, kernel_density, spline_flow
 
-from aem.commands.progress import Progress
+from aem.base.devices import choose_device
+from aem.base.display import Progress
+from aem.base.files import finite, write_json
+from aem.base.provenance import provenance
 from aem.data.splits import TableSplits
 from aem.errors import AemError
-from aem.evaluation import summarise
-from aem.io import finite, write_json
-from aem.provenance import provenance
-from aem.tabular.config import SMALL_TABLES, table_experiment
-from aem.tabular.run import load_table, run_table
-from aem.training.loop import choose_device
+from aem.evaluation.side_by_side import summarise
+from aem.paper.tables.config import SMALL_TABLES, table_experiment
+from aem.paper.tables.run import load_table, run_table
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -22,10 +22,10 @@ from rich.console import Console
 from rich.table import Table
 from scaling import energy_scaling, row_scaling
 
+from aem.base.devices import choose_device
+from aem.base.files import write_json
+from aem.base.provenance import provenance
 from aem.config import TrainConfig
-from aem.io import write_json
-from aem.provenance import provenance
-from aem.training.loop import choose_device
 
 PARTS = ("step", "scaling", "score", "sample")
 ALLOWED = {"cpu": 570.0, "cuda": 420.0}  # seconds for everything

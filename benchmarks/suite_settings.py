@@ -22,8 +22,8 @@ from typing import Any
 import torch
 from neighbours import neighbours
 
-from aem.io import write_json
-from aem.provenance import provenance
+from aem.base.files import write_json
+from aem.base.provenance import provenance
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "results" / "tests" / "settings.json"

@@ -15,18 +15,18 @@ from typing import Any
 
 import torch
 
-from aem.config import to_mapping
+from aem.base.devices import choose_device
+from aem.base.files import write_json
+from aem.base.provenance import provenance
+from aem.base.settings import to_mapping
 from aem.data.splits import TableSplits
-from aem.ensemble import Member, column_orders, mixture_log_prob
 from aem.errors import AemError
-from aem.io import write_json
-from aem.provenance import provenance
-from aem.tabular.config import EvaluateConfig, TableConfig, table_experiment
-from aem.tabular.members import train_member
-from aem.tabular.run import load_table
-from aem.tabular.scorer import Scorer
-from aem.tabular.symmetries import views
-from aem.training.loop import choose_device
+from aem.model.ensemble import Member, column_orders, mixture_log_prob
+from aem.paper.tables.config import EvaluateConfig, TableConfig, table_experiment
+from aem.paper.tables.members import train_member
+from aem.paper.tables.run import load_table
+from aem.paper.tables.scorer import Scorer
+from aem.paper.tables.symmetries import views
 
 ROOT = Path(__file__).resolve().parents[1]
 # What a walk may change, coarse enough that a step is worth its time; the first have most to say.

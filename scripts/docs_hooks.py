@@ -35,7 +35,7 @@ def _help(command: list[str]) -> str:
     os.environ.update(TERMINAL_WIDTH="88", COLUMNS="88", NO_COLOR="1", TERM="dumb")
     from typer.testing import CliRunner
 
-    from aem.commands.program import app
+    from aem.cli.app import app
 
     shown = CliRunner().invoke(app, [*command, "--help"], prog_name="aem")
     if shown.exit_code:

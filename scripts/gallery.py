@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from aem.gallery import ROWS, stack_rows
+from aem.paper.gallery import ROWS, stack_rows
 
 ROOT = Path(__file__).resolve().parents[1]
 

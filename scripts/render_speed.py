@@ -6,7 +6,7 @@ from typing import Any
 
 from pages import ROOT, markdown, result
 
-from aem.published import AUTHORS_STEP_MS
+from aem.paper.published import AUTHORS_STEP_MS
 
 NO_BENCH = "Not measured yet: `make bench`."
 SHOWN = 10  # points of a curve

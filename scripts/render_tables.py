@@ -7,7 +7,7 @@ from typing import Any
 
 from pages import markdown, result
 
-from aem.published import GAUSSIAN, LATER, TABLE_1, with_spread
+from aem.paper.published import GAUSSIAN, LATER, TABLE_1, with_spread
 
 SMALL = ("gas-10k", "hepmass-5k", "miniboone-40")
 FULL = ("power", "power-maf", "gas", "hepmass", "miniboone", "bsds300")

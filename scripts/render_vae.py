@@ -5,7 +5,7 @@ from typing import Any
 
 from pages import ROOT, markdown, result
 
-from aem.vae.table import PUBLISHED, ROWS, best_number, table_two
+from aem.paper.vae.table import PUBLISHED, ROWS, best_number, table_two
 
 PRESETS = ("paper", "best")
 BOUNDS = {"elbo": "ELBO", "log_prob": "log p(x)"}  # in the order they are published

@@ -26,23 +26,25 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-import aem.reproduce as plane_runs
+import aem.paper.plane.run as plane_runs
 from aem import AEM, AEMDensity, AEMOutlierDetector, TableModel
-from aem.config import ExperimentConfig, TaskConfig
 from aem.data import registry
-from aem.ensemble import Ensemble, Member, load_ensemble, save_ensemble
 from aem.errors import Interrupted
-from aem.explain import explain
-from aem.io import load_model, save_model
-from aem.lens import Lens, lenses_for, through
-from aem.tabular.config import TableConfig, TableTask
-from aem.tabular.members import train_member
+from aem.model.ensemble import Ensemble, Member, load_ensemble, save_ensemble
+from aem.model.files import load_model, save_model
+from aem.model.transforms.normal_scores import Lens, lenses_for, through
+from aem.paper.plane.config import ExperimentConfig, TaskConfig
+from aem.paper.tables.config import TableConfig, TableTask
+from aem.paper.tables.members import train_member
+from aem.paper.vae.config import NetworkConfig, StageConfig
+from aem.paper.vae.files import load_vae, save_vae
+from aem.paper.vae.images import Images
+from aem.paper.vae.networks import ConvolutionalVae
+from aem.paper.vae.stages.latent import LatentModel
+from aem.paper.vae.stages.training import train_stage
+from aem.tables.queries.explain import explain
 from aem.training import fit, steps
-from aem.vae import ConvolutionalVae, fit_prior, load_prior, load_vae, save_prior, save_vae
-from aem.vae.config import NetworkConfig, StageConfig
-from aem.vae.images import Images
-from aem.vae.latent import LatentModel
-from aem.vae.training import train_stage
+from aem.vae import fit_prior, load_prior, save_prior
 from short_runs import SHORT, TINY, TRAIN, VALIDATION, ring
 
 Array = NDArray[np.float64]

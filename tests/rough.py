@@ -6,9 +6,11 @@ import torch
 from torch import Tensor
 
 from aem import AEM, ModelConfig
-from aem.conditionals import Conditionals, EnergyForm
+from aem.conditionals.batch import Conditionals, EnergyForm
+from aem.conditionals.proposals.base import Proposal
+from aem.conditionals.proposals.gaussian import GaussianMixture
+from aem.conditionals.proposals.uniform import FixedUniform
 from aem.nn.energy import EnergyNetwork
-from aem.proposals import FixedUniform, GaussianMixture, Proposal
 
 
 def rough_model(

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from aem.commands.program import flowing
-from aem.io import load_model
+import aem
+from aem.cli.app import COMMANDS, flowing, load
+from aem.model.files import load_model
 from commands.running import run
 
 TINY = (
@@ -70,7 +71,7 @@ def test_reproduce_writes_everything(
     task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / task
-    monkeypatch.setattr("aem.reproduce.PICTURE_SAMPLES", {"cpu": 500, "cuda": 500})
+    monkeypatch.setattr("aem.paper.plane.run.PICTURE_SAMPLES", {"cpu": 500, "cuda": 500})
     assert run(monkeypatch, "reproduce", task, "--out", str(out), "--quiet", *settings(*TINY)) == 0
     metrics = json.loads((out / "metrics.json").read_text())
     for key in ("task", "preset", "command", "config", "seed", "device", "commit", "seconds"):
@@ -99,10 +100,10 @@ def interrupt(*_: object, **__: object) -> None:
 @pytest.mark.parametrize(
     ("where", "said"),
     [
-        ("aem.commands.program.run", "aem: interrupted\n"),  # as while modules are imported
-        ("aem.commands.fit.read_rows", "aem: interrupted\n"),
-        ("aem.automatic.fit_mixture", "aem: interrupted\n"),
-        ("aem.automatic.train_proposal", "aem: interrupted after mixture: 1 of 1\n"),
+        ("aem.cli.app.run", "aem: interrupted\n"),  # as while modules are imported
+        ("aem.cli.fit.read_rows", "aem: interrupted\n"),
+        ("aem.tables.fit.automatic.fit_mixture", "aem: interrupted\n"),
+        ("aem.tables.fit.automatic.train_proposal", "aem: interrupted after mixture: 1 of 1\n"),
         ("aem.training.steps.EagerStep.__call__", "aem: interrupted at step 0\n"),
     ],
 )
@@ -135,7 +136,7 @@ def test_help_flows() -> None:
 @pytest.mark.parametrize("preset", ["fast", "paper", "best"])
 @pytest.mark.parametrize("task", ["spirals", "checkerboard", "diamond", "image"])
 def test_presets_are_valid(task: str, preset: str) -> None:
-    from aem.presets import experiment
+    from aem.paper.plane.config import experiment
 
     config = experiment(task, preset)
     assert config.task.name == task
@@ -147,3 +148,13 @@ def test_presets_are_valid(task: str, preset: str) -> None:
         assert config.train.warmup == (5_000 if task == "spirals" else 0)
         assert config.model.energy == "literal"
         assert config.model.frequencies == 0
+
+
+def test_the_version(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(monkeypatch, "--version") == 0
+    assert capsys.readouterr().out == f"aem {aem.__version__}\n"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_of_commands_says_what_each_says_of_itself(name: str) -> None:
+    assert load(name).help.partition("\n")[0] == COMMANDS[name][1]

@@ -2,9 +2,9 @@ import pytest
 import torch
 
 from aem import AemError
-from aem.conditional import Conditional
-from aem.conditionals import EnergyForm
-from aem.normalizers import Quadrature
+from aem.conditionals.batch import EnergyForm
+from aem.conditionals.conditional import Conditional
+from aem.conditionals.normalizer import Quadrature
 from rough import rough_model, rows_of
 
 GRID = torch.linspace(-40, 40, 40_001, dtype=torch.float64)

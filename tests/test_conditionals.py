@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from aem import AEM, ModelConfig
-from aem.conditionals import DEPTH, EnergyForm
+from aem.conditionals.batch import DEPTH, EnergyForm
+from aem.conditionals.proposals.gaussian import GaussianMixture
 from aem.nn.features import fourier_features
-from aem.proposals import GaussianMixture
 
 
 def model(energy: EnergyForm = "relative", activation: str = "relu", frequencies: int = 3) -> AEM:

@@ -7,18 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aem.config import (
-    ExperimentConfig,
-    ModelConfig,
-    TrainConfig,
-    from_mapping,
-    merge,
-    parse_assignment,
-    read_toml,
-    to_mapping,
-    to_toml,
-)
+from aem.base.settings import from_mapping, merge, parse_assignment, read_toml, to_mapping, to_toml
+from aem.config import ModelConfig, TrainConfig
 from aem.errors import AemError
+from aem.paper.plane.config import ExperimentConfig
 
 
 @pytest.mark.parametrize(

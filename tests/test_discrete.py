@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from aem.automatic import Settings, fit_table
-from aem.discrete import Discrete, dequantise, recognise
-from aem.tablemodel import TableModel
+from aem.tables.discrete import Discrete, dequantise, recognise
+from aem.tables.fit.automatic import Settings, fit_table
+from aem.tables.model import TableModel
 
 RNG = np.random.default_rng(0)
 

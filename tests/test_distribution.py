@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from aem import AEM, AemError
-from aem.conditionals import Conditionals, EnergyForm
-from aem.normalizers import DivergentNormalizer, Quadrature
-from aem.scoring import AccuracyWarning, Scores
+from aem.conditionals.batch import Conditionals, EnergyForm
+from aem.conditionals.normalizer import DivergentNormalizer, Quadrature
+from aem.errors import AccuracyWarning
+from aem.model.scoring import Scores
 from rough import rough_model, rows_of
 
 

@@ -11,8 +11,11 @@ import pytest
 import torch
 from torch import nn
 
+from aem.base.files import read_tensors, write_tensors
 from aem.config import ModelConfig
-from aem.ensemble import (
+from aem.errors import AemError
+from aem.model.aem import AEM
+from aem.model.ensemble import (
     Ensemble,
     Member,
     column_orders,
@@ -21,10 +24,8 @@ from aem.ensemble import (
     mixture_log_prob,
     save_ensemble,
 )
-from aem.errors import AemError
-from aem.io import read_tensors, save_model, write_tensors
-from aem.lens import Lens
-from aem.model import AEM
+from aem.model.files import save_model
+from aem.model.transforms.normal_scores import Lens
 
 SMALL = ModelConfig(hidden=8, blocks=1, gamma=4, energy_hidden=8, energy_blocks=1, components=2)
 COLUMNS = ("far", "near")

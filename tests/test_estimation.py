@@ -9,10 +9,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from aem import AEM, ModelConfig
-from aem.conditionals import DEPTH, Conditionals, EnergyForm
-from aem.estimation import Estimator, log_prob_estimate
+from aem.conditionals.batch import DEPTH, Conditionals, EnergyForm
+from aem.conditionals.estimates import Estimator, log_prob_estimate
+from aem.conditionals.proposals.gaussian import GaussianMixture
 from aem.nn.energy import EnergyNetwork
-from aem.proposals import GaussianMixture
 
 STANDARD_ERRORS = 4  # a false alarm in 16,000 tests, were the seeds not fixed
 

@@ -18,8 +18,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from aem import AEMDensity, AemError, AEMOutlierDetector, TableModel
-from aem.io import load_model
-from aem.scoring import AccuracyWarning
+from aem.errors import AccuracyWarning
+from aem.model.files import load_model
 
 polars = pytest.importorskip("polars")
 

@@ -8,14 +8,14 @@ import torch
 import typer
 from typer.testing import CliRunner
 
-from aem.commands.evaluate import as_record, evaluate, sentences
+from aem.cli.evaluate import as_record, evaluate, sentences
+from aem.conditionals.normalizer import Quadrature
 from aem.config import ModelConfig
 from aem.errors import AemError
-from aem.evaluation import evaluate as score
-from aem.evaluation import settle, summarise
-from aem.io import save_model
-from aem.model import AEM
-from aem.normalizers import Quadrature
+from aem.evaluation.side_by_side import evaluate as score
+from aem.evaluation.side_by_side import settle, summarise
+from aem.model.aem import AEM
+from aem.model.files import save_model
 
 SMALL = ModelConfig(
     features=2, hidden=16, blocks=1, gamma=8, energy_hidden=16, energy_blocks=1, components=3

@@ -10,10 +10,10 @@ from PIL import Image
 from aem.cli import main
 from aem.data.tasks import plane_task
 from aem.errors import AemError
-from aem.figures import draw_all
-from aem.gallery import ROWS
-from aem.plane import PlaneDensity
-from aem.studies.picture import Picture
+from aem.paper.figures import draw_all
+from aem.paper.gallery import ROWS
+from aem.paper.plane.density import PlaneDensity
+from aem.paper.plane.picture import Picture
 
 
 def made_up_picture() -> Picture:

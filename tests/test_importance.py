@@ -3,11 +3,16 @@ import math
 import pytest
 import torch
 
+from aem.conditionals.normalizer import Quadrature
 from aem.config import ModelConfig
 from aem.errors import AemError
-from aem.importance import estimate_log_z, generator_for, importance_scores, random_uniforms
-from aem.model import AEM
-from aem.normalizers import Quadrature
+from aem.evaluation.importance import (
+    estimate_log_z,
+    generator_for,
+    importance_scores,
+    random_uniforms,
+)
+from aem.model.aem import AEM
 
 SMALL = ModelConfig(
     features=2, hidden=16, blocks=1, gamma=8, energy_hidden=16, energy_blocks=1, components=3

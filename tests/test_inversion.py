@@ -3,9 +3,9 @@ import torch
 from scipy import stats
 
 from aem import AemError
-from aem.conditionals import EnergyForm
-from aem.inversion import PanelCDF
-from aem.normalizers import Quadrature, normalizer
+from aem.conditionals.batch import EnergyForm
+from aem.conditionals.cdf import PanelCDF
+from aem.conditionals.normalizer import Quadrature, normalizer
 from rough import flat_conditionals, given, rough_model
 
 LEVELS = torch.tensor([1e-9, 1e-4, 0.01, 0.2, 0.5, 0.77, 0.99, 1 - 1e-6], dtype=torch.float64)

@@ -12,14 +12,8 @@ from safetensors.torch import save_file
 from torch import nn
 
 from aem import AEM, AemError, ModelConfig, TableModel
-from aem.io import (
-    FORMAT_VERSION,
-    load_model,
-    model_information,
-    save_model,
-    write_json,
-    write_tensors,
-)
+from aem.base.files import FORMAT_VERSION, write_json, write_tensors
+from aem.model.files import load_model, model_information, save_model
 
 SMALL: dict[str, Any] = {
     "hidden": 16,
@@ -121,7 +115,7 @@ def rewritten(
     path: Path, change: Callable[[dict[str, Any], dict[str, torch.Tensor]], None]
 ) -> None:
     """Save the file again after a change to its metadata or tensors."""
-    from aem.io import read_tensors
+    from aem.base.files import read_tensors
 
     tensors, metadata = read_tensors(path, "model")
     change(metadata, tensors)

@@ -5,16 +5,16 @@ import pytest
 import torch
 from scipy.stats import multivariate_normal
 
-import aem.automatic
-import aem.joint
-from aem.anchored import AnchoredHead
-from aem.automatic import _ladders, choose_mixture
+import aem.model.mixture
+import aem.tables.fit.automatic
+from aem.base.progress import silent
+from aem.conditionals.proposals.anchored import AnchoredHead
+from aem.conditionals.proposals.gaussian import GaussianMixture
 from aem.config import ModelConfig, TrainConfig
-from aem.joint import JointMixture, Rows, central_rows, fit_mixture
-from aem.model import AEM
-from aem.proposal_training import proposal_score, train_proposal
-from aem.proposals import GaussianMixture
-from aem.reporting import silent
+from aem.model.aem import AEM
+from aem.model.mixture import JointMixture, Rows, central_rows, fit_mixture
+from aem.tables.fit.automatic import _ladders, choose_mixture
+from aem.training.proposal import proposal_score, train_proposal
 
 K, D = 3, 4
 
@@ -39,7 +39,7 @@ def anchored(joint: JointMixture, *, memory: bool = True) -> AEM:
         proposal="anchored", components=K,
     )  # fmt: skip
     model = AEM(config)
-    head_of(model).anchor(joint, memory=memory)
+    head_of(model).anchor(joint.log_weights, joint.means, joint.factors, memory=memory)
     return model.eval()
 
 
@@ -69,7 +69,7 @@ def test_products_give_what_components_one_by_one_give(
 ) -> None:
     z = np.random.default_rng(1).normal(size=(50, D))
     at_once = Rows(z, 0)
-    monkeypatch.setattr(aem.joint, "MOST_PRODUCTS", 0)
+    monkeypatch.setattr(aem.model.mixture, "MOST_PRODUCTS", 0)
     one_by_one = Rows(z, 0)
     assert at_once.products is not None
     assert one_by_one.products is None
@@ -184,7 +184,7 @@ def test_training_cannot_lose_the_tails(joint: JointMixture, *, memory: bool) ->
         proposal="anchored", components=K + 1,
     )  # fmt: skip
     model = AEM(config)
-    head_of(model).anchor(wide, memory=memory)
+    head_of(model).anchor(wide.log_weights, wide.means, wide.factors, memory=memory)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(100 * torch.randn_like(parameter))
@@ -212,7 +212,7 @@ def test_columns_by_themselves_and_blurred(joint: JointMixture) -> None:
     noisy = sum(w * multivariate_normal(m, c + 0.25 * np.eye(D)).pdf(z) for w, m, c in parts)
     np.testing.assert_allclose(joint.blurred(0.5).log_prob(z), np.log(noisy), rtol=1e-9)
     np.testing.assert_allclose(
-        head_of(anchored(joint)).joint().log_prob(z),
+        JointMixture(*head_of(anchored(joint)).anchored_to()).log_prob(z),
         joint.log_prob(z),
         rtol=1e-5,
     )
@@ -234,8 +234,8 @@ def test_large_mixtures_have_to_generalise(
     known: float, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Four clusters: four components suit unseen rows best, if so many may be one mixture at all."""
-    monkeypatch.setattr(aem.automatic, "POOLED", 2)
-    monkeypatch.setattr(aem.automatic, "KNOWN", known)
+    monkeypatch.setattr(aem.tables.fit.automatic, "POOLED", 2)
+    monkeypatch.setattr(aem.tables.fit.automatic, "KNOWN", known)
     rng = np.random.default_rng(0)
     z = rng.choice([-1.0, 1.0], size=(1200, 2)) + 0.1 * rng.normal(size=(1200, 2))
     _, chosen = choose_mixture(z[:1000], z[1000:], (1, 2, 4), 0, silent)

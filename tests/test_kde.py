@@ -6,8 +6,8 @@ import torch
 
 from aem.config import ModelConfig
 from aem.errors import AemError
-from aem.kde import KDE, best_proposal_weight, fit_kde, log_components, mix
-from aem.model import AEM
+from aem.evaluation.kde import KDE, best_proposal_weight, fit_kde, log_components, mix
+from aem.model.aem import AEM
 
 SMALL = ModelConfig(
     features=2, hidden=16, blocks=1, gamma=8, energy_hidden=16, energy_blocks=1, components=3

@@ -34,7 +34,7 @@ def assert_answers(found: dict[str, np.ndarray], kept: Path, names: set[str]) ->
             assert np.isfinite(found[name]).all()
 
 
-@pytest.mark.filterwarnings("ignore::aem.scoring.AccuracyWarning")
+@pytest.mark.filterwarnings("ignore::aem.errors.AccuracyWarning")
 @pytest.mark.parametrize("kept", KEPT, ids=lambda path: path.name)
 def test_models_answer_as_the_version_that_wrote_them(kept: Path) -> None:
     found = about_models(kept)

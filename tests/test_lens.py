@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from aem.automatic import Settings, fit_table
-from aem.commands.fit import sentences
+from aem.cli.fit import sentences
 from aem.errors import AemError
-from aem.explain import explain
-from aem.io import load_model, save_model
-from aem.lens import CROWDED, Lens, crowding, lenses_for
-from aem.tablemodel import TableModel
+from aem.model.files import load_model, save_model
+from aem.model.transforms.normal_scores import CROWDED, Lens, crowding, lenses_for
+from aem.tables.fit.automatic import Settings, fit_table
+from aem.tables.model import TableModel
+from aem.tables.queries.explain import explain
 
 COLUMNS = ["plain", "crowded"]
 

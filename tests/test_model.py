@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from torch.distributions import Normal
 
 from aem import AEM, AemError, ModelConfig
-from aem.conditionals import EnergyForm
-from aem.estimation import Estimator, log_prob_estimate
+from aem.conditionals.batch import EnergyForm
+from aem.conditionals.estimates import Estimator, log_prob_estimate
+from aem.conditionals.normalizer import Quadrature
 from aem.nn.resmade import ResMADE
-from aem.normalizers import Quadrature
 
 SMALL = ModelConfig(
     hidden=16, blocks=1, gamma=4, energy_hidden=16, energy_blocks=1, components=3, frequencies=2

@@ -8,10 +8,11 @@ import torch
 from scipy.integrate import quad
 from torch import Tensor
 
-from aem import AemError, normalizers
-from aem.conditionals import Conditionals, EnergyForm
-from aem.normalizers import SINGLE_SUFFICES, Normalizer, Quadrature, normalizer
-from aem.proposals import GaussianMixture
+from aem import AemError
+from aem.conditionals import normalizer as normalizers
+from aem.conditionals.batch import Conditionals, EnergyForm
+from aem.conditionals.normalizer import SINGLE_SUFFICES, Normalizer, Quadrature, normalizer
+from aem.conditionals.proposals.gaussian import GaussianMixture
 from rough import flat_conditionals, given, rough_model, uniform
 
 

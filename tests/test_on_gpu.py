@@ -4,8 +4,8 @@ import pytest
 from scipy import stats
 
 from aem import AEM
-from aem.conditionals import EnergyForm
-from aem.normalizers import Quadrature
+from aem.conditionals.batch import EnergyForm
+from aem.conditionals.normalizer import Quadrature
 from rough import rough_model, rows_of
 
 pytestmark = pytest.mark.gpu

@@ -6,15 +6,10 @@ from scipy import stats
 from torch import Tensor
 from torch.distributions import Categorical, MixtureSameFamily, Normal
 
+from aem.conditionals.proposals.base import Proposal, stratified_uniforms
+from aem.conditionals.proposals.gaussian import GaussianMixture, MixtureHead
+from aem.conditionals.proposals.uniform import FixedUniform, UniformHead
 from aem.errors import AemError
-from aem.proposals import (
-    FixedUniform,
-    GaussianMixture,
-    MixtureHead,
-    Proposal,
-    UniformHead,
-    stratified_uniforms,
-)
 
 FALSE_ALARM = 1e-6  # of each Kolmogorov–Smirnov test, were its seed not fixed
 DRAWS = 20_000

@@ -1,18 +1,19 @@
 """A result says how it was made in words that can be typed again."""
 
 import sys
+from pathlib import Path
 
 import pytest
 
-from aem import cli
-from aem.provenance import command_line
+import aem.cli
+from aem.base.provenance import command_line
 
 
 @pytest.mark.parametrize(
     ("program", "shown"),
     [
         ("/usr/local/bin/aem", "aem"),
-        (cli.__file__, "aem"),  # python -m aem.cli
+        (str(Path(aem.cli.__file__).with_name("__main__.py")), "aem"),  # python -m aem.cli
         ("/somewhere/benchmarks/cli.py", "cli.py"),
         ("benchmarks/tune.py", "tune.py"),
     ],

@@ -7,7 +7,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from aem.quadrature import NODES_PER_PANEL, Budget, Integrals, Integrand, Samples, integrate
+from aem.conditionals.quadrature import (
+    NODES_PER_PANEL,
+    Budget,
+    Integrals,
+    Integrand,
+    Samples,
+    integrate,
+)
 
 
 def plain(function: Callable[[Tensor, Tensor], Tensor]) -> Integrand:
@@ -164,7 +171,7 @@ def test_chunks_and_panels_respect_the_budget() -> None:
 
 MEMORY = """
 import resource, torch
-from aem.quadrature import Budget, Samples, integrate
+from aem.conditionals.quadrature import Budget, Samples, integrate
 torch.set_num_threads(1)
 edges = torch.linspace(0, 1, 9, dtype=torch.float64)
 def peak(problems):

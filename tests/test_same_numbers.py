@@ -15,10 +15,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from aem import AEM, AEMOutlierDetector, ModelConfig, TableModel, set_threads
-from aem.automatic import Settings, fit_table
-from aem.evaluation import evaluate
-from aem.joint import fit_mixture
+from aem.evaluation.side_by_side import evaluate
+from aem.model.mixture import fit_mixture
 from aem.nn.rowwise import FEW, MANY, in_blocks, products
+from aem.tables.fit.automatic import Settings, fit_table
 from aem.training import fit
 from aem.training.loop import validation_scores
 from rough import rough_model, rows_of

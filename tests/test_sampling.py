@@ -8,12 +8,13 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from aem import AemError, sampling
-from aem.conditionals import Conditionals
-from aem.distribution import Method
-from aem.inversion import PanelCDF
-from aem.normalizers import PANEL_BYTES, Normalizer, Quadrature, normalizer
-from aem.sampling import invert, pit
+from aem import AemError
+from aem.conditionals.batch import Conditionals
+from aem.conditionals.cdf import PanelCDF
+from aem.conditionals.normalizer import PANEL_BYTES, Normalizer, Quadrature, normalizer
+from aem.model import sampling
+from aem.model.distribution import Method
+from aem.model.sampling import invert, pit
 from rough import flat_conditionals, rough_model, rows_of
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike
 
+from aem.base.checks import check_table
 from aem.errors import AemError
-from aem.table import check_table
 
 
 def good(rows: int = 20) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:

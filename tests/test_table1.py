@@ -9,8 +9,8 @@ import pytest
 
 from aem.cli import main
 from aem.errors import AemError
-from aem.published import COLUMNS, TABLE_1
-from aem.table1 import COLUMN_TASKS, Cell, Table1, build
+from aem.paper.published import COLUMNS, TABLE_1
+from aem.paper.table1 import COLUMN_TASKS, Cell, Table1, build
 
 
 def score(mean: float, rows: int, **more: Any) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def test_what_was_not_finished_says_so(results: Path) -> None:
 
 def test_data_without_a_run(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     present = type("Status", (), {"present": True})
-    monkeypatch.setattr("aem.table1.registry.status", lambda _: present)
+    monkeypatch.setattr("aem.paper.table1.registry.status", lambda _: present)
     assert cell(build(results), "ours, best", "AEM, quadrature", "GAS").text == "not run"
 
 

@@ -9,7 +9,7 @@ import pytest
 from pyarrow import parquet
 
 from aem.errors import AemError
-from aem.tablefile import read_raw, read_table
+from aem.tables.reading import read_raw, read_table
 
 
 def write(path: Path, text: str) -> Path:

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from aem import AemError, get_threads, set_threads, threads
-from aem.threads import alone, available, container_quota, spread
+from aem import AemError, get_threads, set_threads
+from aem.base import threads
+from aem.base.threads import alone, available, container_quota, spread
 
 
 @pytest.fixture(autouse=True)
@@ -194,7 +195,7 @@ def test_the_setting_of_pytorch_comes_back_from_nested_and_concurrent_use() -> N
 
 FORKED = """
 import os
-from aem.threads import set_threads, spread
+from aem.base.threads import set_threads, spread
 set_threads(2)
 assert list(spread(abs, [-1, -2, -3])) == [1, 2, 3]
 child = os.fork()

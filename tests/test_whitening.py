@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from aem import AEM, AemError, ModelConfig, TrainConfig
-from aem.io import load_model, save_model
-from aem.plane import plane_density
+from aem.model.files import load_model, save_model
+from aem.model.transforms.whitening import regressions
+from aem.paper.plane.density import plane_density
 from aem.training import fit
-from aem.whitening import regressions
 
 SMALL = ModelConfig(
     whiten=True, hidden=16, blocks=1, gamma=4, energy_hidden=16, energy_blocks=1, components=3,

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from aem import threads
+from aem.base import threads
 
 PRODUCTS = {
     "mm", "addmm", "addmm_", "mv", "addmv", "addmv_", "bmm", "baddbmm", "baddbmm_", "dot", "vdot",

@@ -7,3 +7,7 @@ class AemError(Exception):
 
 class Interrupted(AemError):
     """The user stopped the work; the message says where, and how to go on."""
+
+
+class AccuracyWarning(UserWarning):
+    """A number is returned with an error larger than asked for, or means less than it seems."""

@@ -9,7 +9,7 @@ import pytest
 import tune
 
 from aem.errors import AemError
-from aem.tabular.config import TableConfig, table_experiment
+from aem.paper.tables.config import TableConfig, table_experiment
 
 TRIALS = {"wide": "model.hidden=64", "narrow": "model.hidden=16", "odd": "model.hidden=33"}
 

@@ -8,7 +8,7 @@ from textbook import Mixture, TextbookAEM, TextbookTraining, degrees
 from torch import Tensor
 
 from aem import AEM, ModelConfig
-from aem.estimation import log_prob_estimate
+from aem.conditionals.estimates import log_prob_estimate
 from aem.nn.resmade import ResMADE
 
 

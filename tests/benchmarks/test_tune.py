@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from aem.errors import AemError
-from aem.tabular.config import TableConfig
+from aem.paper.tables.config import TableConfig
 
 FILE = Path(__file__).resolve().parents[2] / "benchmarks" / "tune.py"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aem.io import FORMAT_VERSION, read_tensors, write_tensors
+from aem.base.files import FORMAT_VERSION, read_tensors, write_tensors
 from commands.running import GOOD, refused, run, text_of
 
 BAD = {

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from aem import TableModel
-from aem.tablemodel import ColumnScores
+from aem.tables.model import ColumnScores
 from commands.running import refused, run
 
 
@@ -97,7 +97,7 @@ def test_outputs_are_tried_before_the_work(
         raise AssertionError("worked for nothing")
 
     for name in ("streams.read_raw", "places.TableModel.load", "evaluate.load_model"):
-        monkeypatch.setattr(f"aem.commands.{name}", work)
+        monkeypatch.setattr(f"aem.cli.{name}", work)
     long = [*arguments[:-1], "a" * 300 + Path(arguments[-1]).suffix]
     refused(long, "File name too long", monkeypatch, capsys)
     may = os.access

@@ -8,8 +8,8 @@ import pytest
 from gaussian import gaussian_scores
 
 from aem.data import registry
-from aem.published import GAUSSIAN
-from aem.reproduce import two_standard_errors
+from aem.evaluation.summary import two_standard_errors
+from aem.paper.published import GAUSSIAN
 
 
 @pytest.mark.data

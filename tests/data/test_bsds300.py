@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from aem.data import bsds300, registry
-from aem.data.bsds300 import Grey
+from aem.data import registry
 from aem.data.info import Rows
+from aem.data.sets import bsds300
+from aem.data.sets.bsds300 import Grey
 from aem.errors import AemError
-from aem.tabular.config import table_experiment
+from aem.paper.tables.config import table_experiment
 
 
 def made_up_pictures(n: int, height: int = 12, width: int = 17) -> list[Grey]:

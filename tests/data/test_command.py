@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from aem.commands.data import app
+from aem.cli.data import app
 from aem.data import registry
 from aem.errors import AemError
 

@@ -16,11 +16,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from aem.data import registry, transfer
+from aem.data import registry
 from aem.data.digest import content_sha256
-from aem.data.fetch import fetch, fetch_source, retrieve
+from aem.data.downloads import transfer
+from aem.data.downloads.fetch import fetch, fetch_source, retrieve
+from aem.data.downloads.unpack import unpack
 from aem.data.info import DataFile, Download, Source
-from aem.data.unpack import unpack
 from aem.errors import AemError
 
 pytest.importorskip("pooch")

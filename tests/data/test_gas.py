@@ -4,7 +4,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aem.data import gas, registry
+from aem.data import registry
+from aem.data.sets import gas
 from aem.data.splits import Floats
 from aem.errors import AemError
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aem.data import hepmass, registry
+from aem.data import registry
+from aem.data.sets import hepmass
 from aem.data.splits import Floats
 from aem.errors import AemError
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aem.data import miniboone, registry
+from aem.data import registry
+from aem.data.sets import miniboone
 from aem.data.splits import Floats
 from aem.errors import AemError
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aem.data import mnist, registry
-from aem.data.mnist import Bytes
+from aem.data import registry
+from aem.data.sets import mnist
+from aem.data.sets.mnist import Bytes
 from aem.errors import AemError
 
 IMAGES = np.arange(3 * 28 * 28, dtype=np.uint8).reshape(3, 28, 28)

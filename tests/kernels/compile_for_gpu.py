@@ -9,8 +9,8 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from aem.kernels.energy import BACKWARD, FORWARD, INPUTS, PIECES, TOP, Launch
-from aem.kernels.energy_kernels import energy_backward, energy_forward, energy_inputs, energy_top
+from aem.nn.kernels.energy import BACKWARD, FORWARD, INPUTS, PIECES, TOP, Launch
+from aem.nn.kernels.energy_kernels import energy_backward, energy_forward, energy_inputs, energy_top
 
 HALF, SINGLE = "*bf16", "*fp32"
 TYPES = {

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 from triton_here import DEVICE, GPU, KIND
 
-from aem.kernels import applied
-from aem.kernels import energy as kernel
-from aem.kernels.arithmetic import dropout_mask
 from aem.nn.blocks import ResidualBlock
 from aem.nn.energy import EnergyNetwork
 from aem.nn.features import fourier_features
+from aem.nn.kernels import applied
+from aem.nn.kernels import energy as kernel
+from aem.nn.kernels.arithmetic import dropout_mask
 
 # conditionals, nodes, hidden, blocks, frequencies, features, activation, dropout
 SHAPES = [

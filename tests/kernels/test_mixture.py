@@ -4,9 +4,10 @@ import pytest
 import torch
 from triton_here import DEVICE, GPU
 
-from aem.kernels import applied
-from aem.kernels import mixture as kernel
-from aem.proposals import GaussianMixture, nodes_around
+from aem.conditionals.proposals.base import nodes_around
+from aem.conditionals.proposals.gaussian import GaussianMixture
+from aem.nn.kernels import applied
+from aem.nn.kernels import mixture as kernel
 
 
 def mixture(rows: int, components: int) -> list[torch.Tensor]:

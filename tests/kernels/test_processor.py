@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from aem.kernels import processor
 from aem.nn.energy import EnergyNetwork
+from aem.nn.kernels import processor
 
 
 def network(blocks: int, dropout: float = 0.0) -> EnergyNetwork:

@@ -8,9 +8,9 @@ from torch import Tensor
 from torch.nn import functional as F
 from triton_here import DEVICE
 
-from aem.conditionals import DEPTH
-from aem.kernels import applied
-from aem.kernels import ranking as kernel
+from aem.conditionals.batch import DEPTH
+from aem.nn.kernels import applied
+from aem.nn.kernels import ranking as kernel
 
 
 def twin(f: Tensor, own: Tensor) -> Tensor:

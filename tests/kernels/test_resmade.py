@@ -5,11 +5,11 @@ import torch
 from torch import Tensor
 from triton_here import DEVICE, GPU, KIND
 
-from aem.kernels import applied
-from aem.kernels import resmade as kernel
-from aem.kernels.arithmetic import dropout_mask
-from aem.kernels.packing import Packed
 from aem.nn.features import REACH, FourierFeatures
+from aem.nn.kernels import applied
+from aem.nn.kernels import resmade as kernel
+from aem.nn.kernels.arithmetic import dropout_mask
+from aem.nn.kernels.packing import Packed
 from aem.nn.masks import MaskedLinear
 from aem.nn.resmade import ResMADE
 

@@ -6,7 +6,7 @@ from torch import nn
 from triton_here import DEVICE, GPU
 
 from aem.config import TrainConfig
-from aem.training.descent import Descent
+from aem.training.optimizer import Descent
 
 
 class Two(nn.Module):

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from aem import AEM, AemError, ModelConfig, TrainConfig
-from aem.io import load_model, save_model
+from aem.model.files import load_model, save_model
 from aem.nn.features import FourierFeatures
 from aem.nn.incremental import incremental
 from aem.nn.transformer import CausalTransformer

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from aem.automatic import Settings, fit_table
 from aem.report import Limits, Report, build, render
-from aem.tablemodel import TableModel
+from aem.tables.fit.automatic import Settings, fit_table
+from aem.tables.model import TableModel
 
 HOSTILE = (
     "<script>alert(1)</script>",

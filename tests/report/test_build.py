@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 from scipy.stats import kstest
 
 from aem import AemError
-from aem.automatic import Settings, fit_table
-from aem.io import save_model
+from aem.base.progress import silent
+from aem.model.files import save_model
 from aem.report import Limits, Report, build
 from aem.report.calibration import calibration_record, pit_values
 from aem.report.histograms import marginal
 from aem.report.numbers import pack, shown_range
 from aem.report.scores import screen
 from aem.report.training import training_record
-from aem.reporting import silent
-from aem.tablemodel import TableModel
+from aem.tables.fit.automatic import Settings, fit_table
+from aem.tables.model import TableModel
 
 from .conftest import HOSTILE, LIMITS
 

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from aem.cli import main
-from aem.tablemodel import TableModel
+from aem.tables.model import TableModel
 
 from .conftest import HOSTILE
 

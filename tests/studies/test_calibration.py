@@ -8,14 +8,14 @@ import torch
 import typer
 from typer.testing import CliRunner
 
-from aem.commands.studies import calibration
+from aem.conditionals.normalizer import Quadrature, normalizer
 from aem.config import ModelConfig
 from aem.errors import AemError
-from aem.io import save_model
-from aem.model import AEM
-from aem.normalizers import Quadrature, normalizer
-from aem.studies.calibration import Settings, calibrate, choose_conditionals
-from aem.studies.trapezoid import trapezoid_log_z, window
+from aem.model.aem import AEM
+from aem.model.files import save_model
+from aem.paper.cli.studies import calibration
+from aem.paper.studies.calibration import Settings, calibrate, choose_conditionals
+from aem.paper.studies.trapezoid import trapezoid_log_z, window
 
 SMALL = ModelConfig(
     features=3, hidden=16, blocks=1, gamma=8, energy_hidden=16, energy_blocks=1, components=3

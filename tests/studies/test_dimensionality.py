@@ -7,9 +7,9 @@ import typer
 from scipy import integrate, stats
 from typer.testing import CliRunner
 
-from aem.commands.studies import dimensionality
 from aem.errors import AemError
-from aem.studies.dimensionality import Settings, study, weight_variance
+from aem.paper.cli.studies import dimensionality
+from aem.paper.studies.dimensionality import Settings, study, weight_variance
 
 
 def test_the_variance_formula_is_the_integral() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from aem.data.splits import TableSplits
 from aem.errors import AemError
-from aem.tabular.grids import spread
+from aem.paper.tables.grids import spread
 
 
 def test_values_stay_in_their_cells_and_test_rows_where_they_are() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from aem.data.registry import find
 from aem.errors import AemError
-from aem.tabular.config import TABLES, TableConfig, table_experiment
+from aem.paper.tables.config import TABLES, TableConfig, table_experiment
 
 
 @dataclass(frozen=True)

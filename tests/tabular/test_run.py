@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 import torch
 
-from aem import automatic
 from aem.cli import main
 from aem.data import registry
-from aem.ensemble import load_ensemble, mixture_log_prob
-from aem.io import load_model
-from aem.model import AEM
-from aem.tablemodel import TableModel
-from aem.tabular import members
+from aem.model.aem import AEM
+from aem.model.ensemble import load_ensemble, mixture_log_prob
+from aem.model.files import load_model
+from aem.paper.tables import members
+from aem.tables.fit import automatic
+from aem.tables.model import TableModel
 from aem.training.loop import fit
 
 TINY = (
@@ -139,10 +139,10 @@ def test_a_finished_model_is_not_trained_again(
     def never(*_: object, **__: object) -> None:
         raise AssertionError("nothing is left to do")
 
-    monkeypatch.setattr("aem.tabular.members.fit", never)
+    monkeypatch.setattr("aem.paper.tables.members.fit", never)
     with monkeypatch.context() as patch:
         for score in ("quadrature", "importance", "kde", "proposal", "fit_kernels"):
-            patch.setattr(f"aem.tabular.scorer.Scorer.{score}", never)
+            patch.setattr(f"aem.paper.tables.scorer.Scorer.{score}", never)
         assert run(monkeypatch, out, flags="--quiet") == 0
         assert metrics(out)["test"] == first["test"]
         # Fewer rows are a part of what is there.
@@ -159,7 +159,7 @@ def test_a_finished_model_is_not_trained_again(
 
 def test_time_can_run_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "run"
-    monkeypatch.setattr("aem.tabular.scorer.ENERGIES", {"cpu": 96_000})  # three rows at a time
+    monkeypatch.setattr("aem.paper.tables.scorer.ENERGIES", {"cpu": 96_000})  # three rows at a time
     assert run(monkeypatch, out, "evaluate.seconds=1e-9", flags="--quiet") == 0
     first = metrics(out)["test"]["quadrature"]
     assert first["rows"] == 3

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from aem import AEM, AemError
-from aem.io import read_tensors
+from aem.base.files import read_tensors
 from aem.training import fit
 from aem.training import objective as step
 from short_runs import SHORT, TINY, TRAIN, VALIDATION, Table, assert_same, fresh, run

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from aem import AEM, ModelConfig, TrainConfig
-from aem.estimation import Estimator
+from aem.conditionals.estimates import Estimator
 from aem.training import fit, loop
 from aem.training import objective as step
-from aem.training.descent import Descent
 from aem.training.loop import validation_scores
 from aem.training.objective import DensityStep
+from aem.training.optimizer import Descent
 from aem.training.schedule import averaging_decay
 from short_runs import SHORT, TINY, TRAIN, VALIDATION, fresh, ring, run
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from aem import AEM, AemError, TrainConfig
-from aem.io import read_tensors
+from aem.base.files import read_tensors
 from aem.training import fit, steps
 from aem.training import run as runs
 from aem.training.checkpoint import Progress

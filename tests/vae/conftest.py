@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from aem.vae.config import NetworkConfig
-from aem.vae.images import Images
-from aem.vae.networks import ConvolutionalVae
+from aem.paper.vae.config import NetworkConfig
+from aem.paper.vae.images import Images
+from aem.paper.vae.networks import ConvolutionalVae
 
 
 def blobs(count: int, seed: int) -> torch.Tensor:

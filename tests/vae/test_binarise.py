@@ -4,13 +4,13 @@ import copy
 
 import torch
 
-from aem.vae.binarise import binarise, fixed_binarisation, grey_levels
-from aem.vae.config import StageConfig
-from aem.vae.images import Images
-from aem.vae.latent import LatentModel
-from aem.vae.networks import ConvolutionalVae
-from aem.vae.optimiser import make_optimiser
-from aem.vae.steps import StageStep
+from aem.paper.vae.binarise import binarise, fixed_binarisation, grey_levels
+from aem.paper.vae.config import StageConfig
+from aem.paper.vae.images import Images
+from aem.paper.vae.networks import ConvolutionalVae
+from aem.paper.vae.stages.latent import LatentModel
+from aem.paper.vae.stages.optimiser import make_optimiser
+from aem.paper.vae.stages.steps import StageStep
 
 
 def test_a_pixel_is_one_as_often_as_it_is_bright() -> None:

@@ -5,9 +5,9 @@ import math
 import torch
 from torch.distributions import Normal
 
-from aem.vae.bounds import Draws, draw_posterior, elbo, importance_bound
-from aem.vae.evaluation import bounds_under, summary
-from aem.vae.networks import ConvolutionalVae
+from aem.paper.vae.evaluation import summary
+from aem.paper.vae.networks import ConvolutionalVae
+from aem.vae.bounds import Draws, bounds_under, draw_posterior, elbo, importance_bound
 from aem.vae.posterior import GaussianPosterior
 from aem.vae.priors import PriorScores, standard_normal
 

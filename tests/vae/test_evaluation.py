@@ -9,12 +9,12 @@ import torch
 from torch import nn
 
 from aem import AEM, ModelConfig
-from aem.vae import evaluation as module
-from aem.vae.binarise import fixed_binarisation
-from aem.vae.config import EvaluationConfig
-from aem.vae.evaluation import ORDER_SEED, TEST_SEED, Evaluation, whole_split
-from aem.vae.images import Images
-from aem.vae.networks import ConvolutionalVae
+from aem.paper.vae import evaluation as module
+from aem.paper.vae.binarise import fixed_binarisation
+from aem.paper.vae.config import EvaluationConfig
+from aem.paper.vae.evaluation import ORDER_SEED, TEST_SEED, Evaluation, whole_split
+from aem.paper.vae.images import Images
+from aem.paper.vae.networks import ConvolutionalVae
 from aem.vae.priors import importance_prior
 
 CONFIG = EvaluationConfig(
@@ -118,7 +118,7 @@ def test_a_stopped_evaluation_goes_on_and_a_finished_one_is_read(
         return original(*arguments, **options)
 
     monkeypatch.setattr(module, "importance_prior", stopping)
-    monkeypatch.setattr("aem.tabular.kept.SECONDS_BETWEEN_WRITES", 0.0)
+    monkeypatch.setattr("aem.evaluation.resumable.SECONDS_BETWEEN_WRITES", 0.0)
     with pytest.raises(KeyboardInterrupt):
         scored(vae, images, prior, tmp_path / "stopped")
     calls = 10

@@ -4,9 +4,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from aem.vae.binarise import binarise
-from aem.vae.config import NetworkConfig
-from aem.vae.networks import ConvolutionalVae
+from aem.paper.vae.binarise import binarise
+from aem.paper.vae.config import NetworkConfig
+from aem.paper.vae.networks import ConvolutionalVae
 
 
 def resolutions(module: nn.Module, argument: torch.Tensor) -> list[tuple[int, ...]]:

@@ -7,11 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from aem import AEM, ModelConfig
-from aem.vae.binarise import binarise
-from aem.vae.config import NetworkConfig
-from aem.vae.networks import ConvolutionalVae
-from aem.vae.objective import log_proposal, log_standard_normal, negative_bound
+from aem.paper.vae.binarise import binarise
+from aem.paper.vae.config import NetworkConfig
+from aem.paper.vae.networks import ConvolutionalVae
+from aem.paper.vae.stages.objective import negative_bound
 from aem.vae.posterior import GaussianPosterior
+from aem.vae.priors import log_proposal, log_standard_normal
 
 
 class Toy(ConvolutionalVae):

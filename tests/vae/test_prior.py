@@ -9,11 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from aem import AEM, ModelConfig
+from aem.paper.vae.images import Images
+from aem.paper.vae.latents import aggregate_posterior
+from aem.paper.vae.networks import ConvolutionalVae
 from aem.vae import Draws, elbo
-from aem.vae.images import Images
-from aem.vae.latents import aggregate_posterior, draw_table
-from aem.vae.networks import ConvolutionalVae
-from aem.vae.objective import log_prior, log_standard_normal
+from aem.vae.prior import draw_table
+from aem.vae.priors import log_prior, log_standard_normal
 
 
 class TwoClusters(nn.Module):

@@ -8,19 +8,12 @@ import torch
 from torch import nn
 
 from aem import AEM, ModelConfig
-from aem.kde import fit_kde
-from aem.normalizers import Quadrature
-from aem.scoring import without_density
-from aem.vae.bounds import draw_posterior
-from aem.vae.evaluation import bounds_under
-from aem.vae.networks import ConvolutionalVae
-from aem.vae.priors import (
-    Prior,
-    importance_prior,
-    kde_prior,
-    proposal_prior,
-    quadrature_prior,
-)
+from aem.conditionals.normalizer import Quadrature
+from aem.evaluation.kde import fit_kde
+from aem.model.scoring import without_density
+from aem.paper.vae.networks import ConvolutionalVae
+from aem.vae.bounds import bounds_under, draw_posterior
+from aem.vae.priors import Prior, importance_prior, kde_prior, proposal_prior, quadrature_prior
 
 CONFIG: dict[str, Any] = {
     "features": 3,

@@ -15,11 +15,11 @@ import torch
 from aem.cli import main
 from aem.data import registry
 from aem.errors import AemError
-from aem.vae import load_prior, load_vae
-from aem.vae.config import DataConfig, vae_experiment
-from aem.vae.files import compact_checkpoint, load_stage
-from aem.vae.images import Images, load_images
-from aem.vae.table import PUBLISHED
+from aem.paper.vae.config import DataConfig, vae_experiment
+from aem.paper.vae.files import compact_checkpoint, load_stage, load_vae
+from aem.paper.vae.images import Images, load_images
+from aem.paper.vae.table import PUBLISHED
+from aem.vae import load_prior
 
 TINY = (
     "vae.latents=4",
@@ -68,7 +68,7 @@ def run(monkeypatch: pytest.MonkeyPatch, out: Path, *values: str) -> int:
 @pytest.fixture
 def made_up(images: Images, monkeypatch: pytest.MonkeyPatch) -> None:
     """MNIST is not in the repository; spots will do."""
-    monkeypatch.setattr("aem.vae.run.load_images", lambda _: images)
+    monkeypatch.setattr("aem.paper.vae.run.load_images", lambda _: images)
 
 
 def numbers(out: Path) -> dict[str, float]:
@@ -104,7 +104,7 @@ def test_a_run_leaves_everything(
 
     # The same command again trains nothing and finds the same numbers.
     before = numbers(out)
-    monkeypatch.setattr("aem.vae.steps.StageStep.run", None)
+    monkeypatch.setattr("aem.paper.vae.stages.steps.StageStep.run", None)
     monkeypatch.setattr("aem.training.objective.DensityStep.run", None)
     assert run(monkeypatch, out, *TINY, *extra) == 0
     assert numbers(out) == before
@@ -195,7 +195,7 @@ def test_scores_are_there_before_the_prior_is_fitted(
     def stopped(*_: object) -> None:
         raise AemError("stopped")
 
-    monkeypatch.setattr("aem.vae.run.Experiment.stage_two", stopped)
+    monkeypatch.setattr("aem.paper.vae.run.Experiment.stage_two", stopped)
     assert run(monkeypatch, tmp_path / "run", *TINY, *JOINT) == 2
     assert set(numbers(tmp_path / "run")) == {"gaussian", "joint"}
     assert "trained jointly" in (tmp_path / "run" / "table.md").read_text()

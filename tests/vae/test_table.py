@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aem.vae.table import PUBLISHED, table_rows
+from aem.paper.vae.table import PUBLISHED, table_rows
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "render_vae.py"
 

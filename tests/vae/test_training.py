@@ -13,13 +13,13 @@ import torch
 
 from aem import AEM, ModelConfig
 from aem.errors import AemError
+from aem.paper.vae.config import NetworkConfig, StageConfig
+from aem.paper.vae.images import Images
+from aem.paper.vae.networks import ConvolutionalVae
+from aem.paper.vae.stages.latent import LatentModel
+from aem.paper.vae.stages.steps import Phase, StageStep, phase_of
+from aem.paper.vae.stages.training import train_stage
 from aem.training.steps import GraphStep
-from aem.vae.config import NetworkConfig, StageConfig
-from aem.vae.images import Images
-from aem.vae.latent import LatentModel
-from aem.vae.networks import ConvolutionalVae
-from aem.vae.steps import Phase, StageStep, phase_of
-from aem.vae.training import train_stage
 
 STAGE = StageConfig(
     steps=8,
@@ -161,11 +161,11 @@ def test_compiled_blocks_are_the_same_module(
 
 COMPILED = """
 import sys, torch
-from aem.vae.config import NetworkConfig, StageConfig
-from aem.vae.images import Images
-from aem.vae.latent import LatentModel
-from aem.vae.networks import ConvolutionalVae
-from aem.vae.training import train_stage
+from aem.paper.vae.config import NetworkConfig, StageConfig
+from aem.paper.vae.images import Images
+from aem.paper.vae.stages.latent import LatentModel
+from aem.paper.vae.networks import ConvolutionalVae
+from aem.paper.vae.stages.training import train_stage
 torch.set_num_threads(1)
 torch.manual_seed(0)
 images = Images(*((255 * torch.rand(n, 28, 28)).to(torch.uint8) for n in (40, 12, 1)))
@@ -233,7 +233,7 @@ def test_a_captured_step_trains_as_an_eager_one(
     monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
     captured, eager = fresh(network, prior=joint), fresh(network, prior=joint)
     found = train_stage(captured, images, config, quiet=True)
-    monkeypatch.setattr("aem.vae.training.captured_on_gpu", lambda step, device: step)
+    monkeypatch.setattr("aem.paper.vae.stages.training.captured_on_gpu", lambda step, device: step)
     expected = train_stage(eager, images, config, quiet=True)
     assert math.isclose(found.history[-1]["loss"], expected.history[-1]["loss"], rel_tol=1e-3)
     # Any of these frozen in the graph would show five times as much, rounding a thirtieth of it.

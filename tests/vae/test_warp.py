@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from aem.errors import AemError
-from aem.vae.binarise import grey_levels
-from aem.vae.config import AugmentConfig, DataConfig, StageConfig
-from aem.vae.images import Images, load_images
-from aem.vae.steps import strength_of
-from aem.vae.warp import warp
+from aem.paper.vae.binarise import grey_levels
+from aem.paper.vae.config import AugmentConfig, DataConfig, StageConfig
+from aem.paper.vae.images import Images, load_images
+from aem.paper.vae.stages.steps import strength_of
+from aem.paper.vae.stages.warp import warp
 
 STILL = AugmentConfig(**{field.name: 0.0 for field in fields(AugmentConfig)})
 

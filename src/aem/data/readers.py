@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 from numpy.lib.format import MAGIC_PREFIX
 
 from aem.data.splits import Floats
 from aem.errors import AemError
+from aem.extras import require
 
 _BROKEN: Final = (
     *(ValueError, KeyError),  # NumPy, pandas, Arrow
@@ -60,13 +60,14 @@ def read_numbers(
 
     `columns` says how many numbers a row may have; every row must have as many as the first.
     """
+    pandas = require("pandas", "Reading a table of text", "data")
     with refusing(path, f"a table of {_span(columns)} columns of numbers"):
-        frame = pd.read_csv(
+        frame = pandas.read_csv(
             path, sep=separator, header=None, skiprows=1, nrows=max_rows, dtype=np.float64
         )
     if frame.shape[1] not in columns:
         raise AemError(f"{path} has {frame.shape[1]} columns, expected {_span(columns)}.")
-    rows = frame.to_numpy()
+    rows: Floats = frame.to_numpy()
     incomplete = np.flatnonzero(np.isnan(rows).any(axis=1))
     if len(incomplete):
         raise AemError(f"{path} has an incomplete row, the first in line {incomplete[0] + 2}.")

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from aem.data import bsds300, gas, hepmass, miniboone, mnist, power
 from aem.data.info import DataFile, DatasetInfo, Rows, Source, data_root
+from aem.data.sets import bsds300, gas, hepmass, miniboone, mnist, power
 from aem.data.splits import TableSplits
 from aem.errors import AemError
 

@@ -7,8 +7,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from aem.base.randomness import dropout
 from aem.errors import AemError
-from aem.randomness import dropout
 
 Activation = Callable[[Tensor], Tensor]
 ACTIVATIONS: dict[str, Activation] = {"relu": F.relu, "tanh": torch.tanh}

@@ -4,10 +4,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from aem.kernels import applied, fuses_energy, fuses_inference
-from aem.kernels.processor import energy as energy_on_processor
 from aem.nn.blocks import ResidualBlock, activation_named
 from aem.nn.features import fourier_features
+from aem.nn.kernels import applied, fuses_energy, fuses_inference
+from aem.nn.kernels.processor import energy as energy_on_processor
 from aem.nn.rowwise import MANY, linear
 
 
@@ -119,7 +119,7 @@ class EnergyNetwork(nn.Module):
 
     def _fused(self, x: Tensor, frequencies: Tensor, projected: Tensor) -> Tensor:
         """The same by the fused kernels, in bfloat16."""
-        from aem.kernels.energy import FusedEnergy
+        from aem.nn.kernels.energy import FusedEnergy
 
         f: Tensor = applied(
             FusedEnergy,
@@ -133,7 +133,7 @@ class EnergyNetwork(nn.Module):
 
     def _fused_in_single(self, x: Tensor, frequencies: Tensor, projected: Tensor) -> Tensor:
         """The same by a fused kernel in float32."""
-        from aem.kernels.energy import energy_in_single
+        from aem.nn.kernels.energy import energy_in_single
 
         flat = self._flat(x, frequencies, projected)
         f = energy_in_single(self.tanh, *flat, *self.blocks.parameters())

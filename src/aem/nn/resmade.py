@@ -4,10 +4,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from aem.kernels import applied, fuses_resmade
 from aem.nn.blocks import ResidualBlock, activation_named
 from aem.nn.contexts import check_context
 from aem.nn.features import REACH, FourierFeatures
+from aem.nn.kernels import applied, fuses_resmade
 from aem.nn.masks import MaskedLinear, hidden_degrees
 from aem.nn.rowwise import Linear
 
@@ -99,7 +99,7 @@ class ResMADE(nn.Module):
 
     def _fused(self, x: Float[Tensor, "B D"]) -> Float[Tensor, "B D O"]:
         """The same by the fused kernels, in bfloat16."""
-        from aem.kernels.resmade import Degrees, FusedResMADE, embed
+        from aem.nn.kernels.resmade import Degrees, FusedResMADE, embed
 
         if not isinstance(self._degrees, Degrees) or self._degrees.hidden.device != x.device:
             self._degrees = Degrees(*(d.to(x.device, torch.int32) for d in self.degrees))

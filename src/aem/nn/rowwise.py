@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from aem.threads import alone
+from aem.base.threads import alone
 
 FEW = 48  # rows, where there may be few, as of a table: a single one costs as much as these
 MANY = 240  # where there are many, as of nodes and panels

@@ -13,12 +13,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from aem.base.randomness import dropout
 from aem.errors import AemError
 from aem.nn.contexts import check_context
 from aem.nn.features import REACH, FourierFeatures, fourier_features
 from aem.nn.functions import gelu
 from aem.nn.rowwise import FEW, Linear, blockwise, linear, padded
-from aem.randomness import dropout
 
 HEAD = 32  # numbers a head of attention compares
 WIDER = 4  # the inner layer of a block

@@ -7,7 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aem.base.progress import Report as Progress
+from aem.base.progress import silent
 from aem.errors import AemError
+from aem.evaluation.summary import two_standard_errors
 from aem.report.calibration import calibration_record, pit_values
 from aem.report.histograms import marginal
 from aem.report.limits import Limits
@@ -17,10 +20,7 @@ from aem.report.scores import normaliser_record, score_table, scores_record
 from aem.report.surprises import surprises
 from aem.report.training import training_record
 from aem.report.words import summary
-from aem.reporting import Report as Progress
-from aem.reporting import silent
-from aem.reproduce import two_standard_errors
-from aem.tablemodel import TableModel
+from aem.tables.model import TableModel
 
 Array = NDArray[np.float64]
 

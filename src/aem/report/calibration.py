@@ -12,12 +12,12 @@ import torch
 from numpy.typing import NDArray
 from scipy.stats import binom, kstest
 
-from aem.conditional import Conditional
-from aem.discrete import Discrete
-from aem.normalizers import Quadrature
+from aem.base.progress import Report
+from aem.conditionals.conditional import Conditional
+from aem.conditionals.normalizer import Quadrature
 from aem.report.numbers import short, shorts
-from aem.reporting import Report
-from aem.tablemodel import TOLERANCE, TableModel
+from aem.tables.discrete import Discrete
+from aem.tables.model import TOLERANCE, TableModel
 
 Array = NDArray[np.float64]
 

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import ks_2samp
 
-from aem.discrete import Discrete
 from aem.report.numbers import short, shorts, shown_range
+from aem.tables.discrete import Discrete
 
 Array = NDArray[np.float64]
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from aem.config import to_mapping
+from aem.base.settings import to_mapping
 from aem.report.limits import Limits
 from aem.report.numbers import short
-from aem.tablemodel import TableModel
+from aem.tables.model import TableModel
 
 Rows = list[tuple[str, str]]
 

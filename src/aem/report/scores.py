@@ -7,13 +7,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from aem.normalizers import Quadrature
+from aem.base.progress import Report
+from aem.conditionals.normalizer import Quadrature
+from aem.model.scoring import score_block
 from aem.report.histograms import distribution
 from aem.report.limits import Limits
 from aem.report.numbers import short
-from aem.reporting import Report
-from aem.scoring import score_block
-from aem.tablemodel import TOLERANCE, ColumnScores, TableModel
+from aem.tables.model import TOLERANCE, ColumnScores, TableModel
 
 Array = NDArray[np.float64]
 

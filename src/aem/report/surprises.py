@@ -6,14 +6,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from aem.conditional import Conditional
-from aem.discrete import Discrete
-from aem.explain import explain
-from aem.lens import Lens
-from aem.normalizers import Quadrature
+from aem.base.progress import Report
+from aem.conditionals.conditional import Conditional
+from aem.conditionals.normalizer import Quadrature
+from aem.model.transforms.normal_scores import Lens
 from aem.report.numbers import short, shorts
-from aem.reporting import Report
-from aem.tablemodel import TOLERANCE, TableModel
+from aem.tables.discrete import Discrete
+from aem.tables.model import TOLERANCE, TableModel
+from aem.tables.queries.explain import explain
 
 Array = NDArray[np.float64]
 Place = tuple[int, int]  # row and column

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from aem.base.files import read_tensors
 from aem.errors import AemError
-from aem.io import read_tensors
 from aem.report.numbers import short
 
 MOST_POINTS = 400

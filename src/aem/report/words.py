@@ -3,7 +3,7 @@
 from typing import Any
 
 from aem.report.limits import Limits
-from aem.tablemodel import TableModel
+from aem.tables.model import TableModel
 
 
 def summary(

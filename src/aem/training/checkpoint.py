@@ -8,10 +8,10 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from aem.config import to_mapping
+from aem.base.files import Described, header, read_tensors, write_tensors
+from aem.base.provenance import device_name
+from aem.base.settings import to_mapping
 from aem.errors import AemError
-from aem.io import Described, header, read_tensors, write_tensors
-from aem.provenance import device_name
 
 # Settings that may change between a run and its continuation without changing the result.
 FREE = ("device", "checkpoint_seconds")

@@ -9,47 +9,28 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
+from aem.base.checks import check_table
+from aem.base.devices import choose_device, use_bfloat16
+from aem.base.files import make_folder
+from aem.base.randomness import drawing_from
+from aem.base.threads import alone, spread
+from aem.conditionals.estimates import log_z_estimate
 from aem.config import TrainConfig
 from aem.errors import AemError
-from aem.estimation import log_z_estimate
-from aem.io import make_folder
-from aem.model import AEM
+from aem.model.aem import AEM
 from aem.nn.transformer import CausalTransformer
-from aem.randomness import drawing_from
-from aem.table import check_table
-from aem.threads import alone, spread
 from aem.training.batches import Batches
 from aem.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from aem.training.compiled import compiled
-from aem.training.descent import Descent
+from aem.training.display import Reporter
 from aem.training.objective import DensityStep
-from aem.training.report import Reporter
+from aem.training.optimizer import Descent
 from aem.training.run import Run, Validation
 from aem.training.steps import captured_on_gpu
 
 VALIDATION_NODES = 100
 VALIDATED_TOGETHER = {"cpu": 128, "cuda": 1024}  # rows
 BLOCK = 2**16  # rows standardised together
-
-
-def choose_device(name: str) -> torch.device:
-    """The named device, or the best there is for 'auto'."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise AemError(f"unknown device '{name}'; try auto, cpu or cuda") from error
-    if device.type not in ("cpu", "cuda"):
-        raise AemError(f"device '{name}' is not one aem computes on; try auto, cpu or cuda")
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise AemError("device 'cuda' was asked for but no CUDA device is available")
-    return device
-
-
-def use_bfloat16(precision: str, device: torch.device) -> bool:
-    """Mixed precision pays on a GPU; a CPU computes in float32."""
-    return precision == "bfloat16" or (precision == "auto" and device.type == "cuda")
 
 
 @torch.no_grad()

@@ -6,10 +6,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from aem.conditionals.estimates import log_prob_estimate
 from aem.config import TrainConfig
-from aem.estimation import log_prob_estimate
-from aem.model import AEM
-from aem.training.descent import Descent
+from aem.model.aem import AEM
+from aem.training.optimizer import Descent
 from aem.training.schedule import averaging_decay, cosine
 from aem.training.shards import differentiate
 from aem.training.steps import EagerStep

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from aem.errors import AemError, Interrupted
 from aem.training.batches import Batches
 from aem.training.checkpoint import Progress
-from aem.training.report import Reporter
+from aem.training.display import Reporter
 from aem.training.steps import Step
 
 LOOK_EVERY = 50  # steps between looks at the loss where looking makes the host wait

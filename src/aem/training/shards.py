@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from aem.randomness import drawing_from, seeds
-from aem.threads import spread
+from aem.base.randomness import drawing_from, seeds
+from aem.base.threads import spread
 
 ROWS = 128  # of a shard: fewer would cost more in overhead than a second thread gains
 

@@ -1,9 +1,15 @@
-"""The AEM as a prior: variational autoencoders, their bounds, and the paper's experiment."""
+"""The AEM as a prior: posteriors, bounds and scores for any encoder and decoder."""
 
-from aem.vae.bounds import Draws, draw_posterior, elbo, importance_bound
-from aem.vae.evaluation import Bounds, bounds_under
-from aem.vae.files import load_prior, load_vae, save_prior, save_vae
-from aem.vae.networks import ConvolutionalVae
+from aem.vae.bounds import (
+    Autoencoder,
+    Bounds,
+    Draws,
+    bounds_under,
+    draw_posterior,
+    elbo,
+    importance_bound,
+)
+from aem.vae.files import load_prior, save_prior
 from aem.vae.posterior import GaussianPosterior
 from aem.vae.prior import fit_prior
 from aem.vae.priors import (
@@ -16,8 +22,8 @@ from aem.vae.priors import (
 )
 
 __all__ = [
+    "Autoencoder",
     "Bounds",
-    "ConvolutionalVae",
     "Draws",
     "GaussianPosterior",
     "PriorScores",
@@ -29,10 +35,8 @@ __all__ = [
     "importance_prior",
     "kde_prior",
     "load_prior",
-    "load_vae",
     "proposal_prior",
     "quadrature_prior",
     "save_prior",
-    "save_vae",
     "standard_normal",
 ]

@@ -9,14 +9,27 @@ better known than the bounds themselves.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from aem.vae.networks import ConvolutionalVae
+from aem.vae.posterior import GaussianPosterior
+from aem.vae.priors import PriorScores
 
 DECODED = {"cpu": 512, "cuda": 16_384}  # latents decoded together
+
+
+@runtime_checkable
+class Autoencoder(Protocol):
+    """What the bounds ask of encoder and decoder."""
+
+    def encode(self, x: Tensor, /) -> GaussianPosterior:
+        """q(z | x) of N images, or of whatever the encoder reads."""
+
+    def log_likelihood(self, x: Tensor, z: Tensor, /) -> Tensor:
+        """log p(x | z) [N, K] of each image under each of its K latents."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +55,8 @@ class Draws:
 
 @torch.no_grad()
 def draw_posterior(
-    vae: ConvolutionalVae,
-    x: Float[Tensor, "N 1 28 28"],
+    vae: Autoencoder,
+    x: Float[Tensor, "N ..."],
     samples: int,
     generator: torch.Generator | None = None,
     watch: Callable[[int], None] | None = None,
@@ -72,3 +85,38 @@ def importance_bound(
     samples = k if samples is None else samples
     groups = log_weights[:, : k - k % samples].reshape(n, -1, samples)
     return (groups.logsumexp(-1) - math.log(samples)).mean(-1)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """ELBO and bound of N images under one prior, with the error each may have."""
+
+    elbo: Float[Tensor, " N"]
+    bound: Float[Tensor, " N"]
+    kl: Float[Tensor, " N"]
+    elbo_error: float
+    bound_error: float
+    unmet: int  # latents scored less accurately than asked for
+    impossible: int  # latents of density zero; one makes an image's ELBO −inf, not its bound
+
+
+def bounds_under(draws: Draws, scores: PriorScores) -> Bounds:
+    """Put a prior's scores of all draws, in their order, into the bounds."""
+    shape = draws.log_likelihood.shape
+    log_prior = scores.log_prob.reshape(shape)
+    log_w = draws.log_weights(log_prior)
+    elbo_error = bound_error = 0.0
+    if scores.error is not None:
+        error = scores.error.reshape(shape).double()
+        elbo_error = float(error.mean())
+        # An image whose draws all have density zero has no weights.
+        bound_error = float((error * log_w.softmax(1).nan_to_num(0.0)).sum(1).mean())
+    return Bounds(
+        elbo(log_w),
+        importance_bound(log_w),
+        draws.kl(log_prior),
+        elbo_error,
+        bound_error,
+        0 if scores.unmet is None else int(scores.unmet.sum()),
+        int(log_prior.isneginf().sum()),
+    )

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from aem.proposals import LOG_ROOT_2PI
+from aem.conditionals.proposals.base import LOG_ROOT_2PI
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,21 @@
 >>> z = prior().sample((16,))  # and to the decoder, for new data
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
 from aem.config import ModelConfig, TrainConfig
-from aem.model import AEM
+from aem.model.aem import AEM
 from aem.training.loop import fit
-from aem.vae.latents import Sampler, draw_table
 
 TRAIN_SEED, VALIDATION_SEED = 1, 2
+Sampler = Callable[[int], Tensor]  # from a seed to one latent vector of every image
+
 STANDARDISED_ON = 200_000  # rows are plenty for means and deviations
 
 
@@ -36,3 +43,17 @@ def fit_prior(
     prior = AEM.for_data(model or ModelConfig(), rows[:STANDARDISED_ON])
     fit(prior, rows, draw_table(validation, 1, VALIDATION_SEED), config, folder=folder, quiet=quiet)
     return prior
+
+
+def draw_table(
+    sampler: Sampler, draws: int, seed: int = 0, report: Callable[[int], None] | None = None
+) -> NDArray[np.float32]:
+    """Several draws below each other, as a table to fit a prior to."""
+    parts = []
+    for number in range(draws):
+        # Seeds of different tables must not meet.
+        rows: Float[Tensor, "N L"] = sampler(1_000_003 * seed + number)
+        parts.append(rows.float().cpu().numpy())
+        if report is not None:
+            report(number + 1)
+    return np.concatenate(parts)

@@ -10,12 +10,12 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from aem.importance import MEMORY, Watch, ignore, importance_scores
-from aem.kde import KDE
-from aem.model import AEM
-from aem.normalizers import Quadrature
-from aem.scoring import without_density
-from aem.vae.objective import log_proposal, log_standard_normal
+from aem.conditionals.normalizer import Quadrature
+from aem.conditionals.proposals.base import LOG_ROOT_2PI
+from aem.evaluation.importance import MEMORY, Watch, ignore, importance_scores
+from aem.evaluation.kde import KDE
+from aem.model.aem import AEM
+from aem.model.scoring import without_density
 
 BLOCK = {"cpu": 256, "cuda": 8192}  # latents scored between two reports
 
@@ -104,3 +104,20 @@ def kde_prior(model: AEM, kde: KDE, *, memory: int = MEMORY) -> Prior:
         return PriorScores(kde.log_prob(model, z, memory=memory, watch=watch).sum(-1))
 
     return score
+
+
+def log_standard_normal(z: Float[Tensor, "*B L"]) -> Float[Tensor, "*B"]:
+    """The Gaussian prior."""
+    return (-0.5 * z.square() - LOG_ROOT_2PI).sum(-1)
+
+
+def log_proposal(prior: AEM, z: Float[Tensor, "*B L"]) -> Float[Tensor, "*B"]:
+    """An AEM's proposal as a prior, differentiable in the latents and in its own parameters."""
+    rows = prior.standardise(z.flatten(0, -2))
+    log_q = prior.conditionals(rows).proposal.log_prob(rows[..., None])[..., 0].sum(-1)
+    return (log_q - prior.scale.log().sum()).reshape(z.shape[:-1])
+
+
+def log_prior(prior: AEM | None, z: Float[Tensor, "*B L"]) -> Float[Tensor, "*B"]:
+    """The learnt prior's proposal, or the standard normal where there is none."""
+    return log_standard_normal(z) if prior is None else log_proposal(prior, z)

@@ -1,0 +1,41 @@
+"""What commands print: sentences, JSON, and files that may be standard output."""
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from aem.base.files import finite, write_atomically
+from aem.errors import AemError
+
+STANDARD = "-"  # the standard streams
+
+
+def write(out: str, content: bytes) -> None:
+    """Write a file whole or not at all, or to standard output."""
+    if out != STANDARD:
+        write_atomically(Path(out), content)
+        return
+    left = memoryview(content)
+    try:
+        while left:  # a stream without a buffer may take a part
+            left = left[sys.stdout.buffer.write(left) :]
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise  # whoever reads has had enough, which is no error
+    except OSError as error:
+        # What is left in the buffer must not be tried again when the program ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise AemError(f"cannot write to standard output: {error.strerror}") from error
+
+
+def say(*lines: str) -> None:
+    """Print lines as they are, whatever brackets and colons are in the user's names."""
+    write(STANDARD, "".join(f"{line}\n" for line in lines).encode())
+
+
+def as_json_text(record: Mapping[str, Any]) -> str:
+    """A record as JSON; what is not finite becomes null."""
+    return json.dumps(finite(dict(record)), indent=2, allow_nan=False)

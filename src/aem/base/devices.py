@@ -1,0 +1,25 @@
+"""The device that computes, and in which precision."""
+
+import torch
+
+from aem.errors import AemError
+
+
+def choose_device(name: str) -> torch.device:
+    """The named device, or the best there is for 'auto'."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise AemError(f"unknown device '{name}'; try auto, cpu or cuda") from error
+    if device.type not in ("cpu", "cuda"):
+        raise AemError(f"device '{name}' is not one aem computes on; try auto, cpu or cuda")
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise AemError("device 'cuda' was asked for but no CUDA device is available")
+    return device
+
+
+def use_bfloat16(precision: str, device: torch.device) -> bool:
+    """Mixed precision pays on a GPU; a CPU computes in float32."""
+    return precision == "bfloat16" or (precision == "auto" and device.type == "cuda")

@@ -1,0 +1,169 @@
+"""A model is one safe file: safetensors with JSON metadata, written whole or not at all."""
+
+import json
+import math
+import os
+import stat
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from aem.base.settings import to_mapping
+from aem.errors import AemError
+
+FORMAT = "aem"
+FORMAT_VERSION = 1
+# What numbers, lists and text of the wrong kind or size raise where they are used.
+FAULTS = (AttributeError, IndexError, OverflowError, RuntimeError, TypeError, ValueError)
+
+
+class Described(Protocol):
+    """What a file says about the model it holds."""
+
+    config: Any
+    columns: tuple[str, ...]
+
+
+def make_folder(path: Path) -> None:
+    """Make sure that a folder exists, or say why it cannot."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise AemError(f"cannot write to {path}: a file is in the way") from error
+    except OSError as error:
+        raise AemError(f"cannot write to {path}: {error.strerror}") from error
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace a file's content in one step, so that nobody ever reads half of it."""
+    make_folder(path.parent)
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".aem-")
+    except OSError as error:
+        raise AemError(f"cannot write {path}: {error.strerror}") from error
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        umask = os.umask(0)  # mkstemp is private to the user; a result should not be
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)
+        os.replace(temporary, path)
+    except OSError as error:
+        Path(temporary).unlink(missing_ok=True)
+        raise AemError(f"cannot write {path}: {error.strerror}") from error
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def finite(value: Any) -> Any:
+    """JSON has no infinity: what is not finite becomes null."""
+    if isinstance(value, dict):
+        return {key: finite(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write indented JSON atomically; NaN and infinities are refused rather than written."""
+    write_atomically(path, (json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
+    """Write tensors and JSON-able metadata as one safetensors file."""
+    plain = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
+    header = {key: json.dumps(value) for key, value in metadata.items()}
+    write_atomically(path, save(plain, metadata=header))
+
+
+def read_tensors(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read a file written by `write_tensors`, or say why it cannot be one."""
+    if not _is_readable(path):
+        raise AemError(f"there is no {kind} file at {path}")
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        metadata = {key: json.loads(value) for key, value in header.items()}
+    except (SafetensorError, OSError, ValueError, RecursionError) as error:
+        raise AemError(f"{path} is not a {kind} file, or a damaged one") from error
+    if metadata.get("format") != FORMAT or metadata.get("kind") != kind:
+        raise AemError(f"{path} is not an aem {kind} file")
+    version = metadata.get("format_version")
+    if not isinstance(version, int) or version > FORMAT_VERSION:
+        raise AemError(
+            f"{path} has format version {version}; this aem reads up to {FORMAT_VERSION}: update aem"
+        )
+    return tensors, metadata
+
+
+def _is_readable(path: Path) -> bool:
+    """Whether there is a file; one that may not be read, or looked for, is an error."""
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            return False
+        path.open("rb").close()
+        return True
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return False
+    except OSError as error:
+        raise AemError(f"cannot read {path}: {error.strerror}") from error
+
+
+@contextmanager
+def blaming_file(path: Path, kind: str) -> Iterator[None]:
+    """Whatever goes wrong while a file's content becomes a model is a fault of the file."""
+    incomplete = f"{path} does not hold a complete {kind}"
+    try:
+        yield
+    except AemError as error:
+        raise AemError(f"{incomplete}: {error}") from error
+    except KeyError as error:
+        raise AemError(f"{incomplete}: {error} is missing") from error
+    except FAULTS as error:
+        reason = " ".join(str(error).split())[:200]  # torch lists what is missing, line by line
+        raise AemError(f"{incomplete}: {reason}") from error
+
+
+def as_mapping(values: Any, name: str) -> dict[str, Any]:
+    """What a file must hold as a table of keys."""
+    if not isinstance(values, dict):
+        raise AemError(f"'{name}' is not a table of keys")
+    return values
+
+
+def read_columns(names: Any) -> list[str]:
+    """Column names as a file holds them."""
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise AemError("'columns' is not a list of names")
+    return names
+
+
+def header(kind: str, model: Described) -> dict[str, Any]:
+    """The metadata every file of a model carries."""
+    return {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "kind": kind,
+        "config": to_mapping(model.config),
+        "columns": list(model.columns),
+    }
+
+
+def check_writable(folder: Path) -> None:
+    """Find out before hours of training that a result could not be written."""
+    probe = folder / ".writable"
+    existed = folder.exists()
+    write_atomically(probe, b"")
+    probe.unlink()
+    if not existed:
+        folder.rmdir()

@@ -1,0 +1,5 @@
+"""`python -m aem.cli` is `aem`."""
+
+from aem.cli import main
+
+main()

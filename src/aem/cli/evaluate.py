@@ -1,0 +1,221 @@
+"""`aem evaluate`: a model's log-likelihood on a table, in every way the library can compute it."""
+
+import math
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from aem.base.console import as_json_text, say
+from aem.base.devices import choose_device
+from aem.base.display import Progress
+from aem.base.files import finite, write_json
+from aem.base.options import seed_option
+from aem.base.provenance import provenance
+from aem.cli.places import check_place
+from aem.conditionals.normalizer import Quadrature
+from aem.evaluation.kde import SAMPLES as KDE_SAMPLES
+from aem.evaluation.side_by_side import IMPORTANCE_SAMPLES, Evaluation, Summary
+from aem.evaluation.side_by_side import evaluate as score
+from aem.model.files import load_model
+from aem.tables.sources import TASK_ROWS, find_rows
+
+
+def evaluate(
+    model: Annotated[Path, typer.Argument(help="A model file.")],
+    data: Annotated[
+        str,
+        typer.Argument(
+            help="CSV, TSV, Parquet or .npy; a task (spirals, …); or a name in `aem data`."
+        ),
+    ],
+    validation: Annotated[
+        str | None,
+        typer.Option(help="Rows that fit AEM-KDE; without any, a tenth of a file is set aside."),
+    ] = None,
+    samples: Annotated[
+        int, typer.Option(help="Importance samples a conditional; 0: none. The paper: 20,000.")
+    ] = IMPORTANCE_SAMPLES,
+    kde_samples: Annotated[
+        int, typer.Option(help="Kernels a conditional; 0: no AEM-KDE. The paper: 20,000.")
+    ] = KDE_SAMPLES,
+    tolerance: Annotated[
+        float, typer.Option(help="Largest error of a row's log density, in nats.")
+    ] = Quadrature.tolerance,
+    rows: Annotated[
+        int | None,
+        typer.Option(help=f"Rows to draw ({TASK_ROWS:,} of a task) or to take (all of a file)."),
+    ] = None,
+    seed: Annotated[int, seed_option("Of everything drawn at random.")] = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not a table.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Also write the JSON to this file.")] = None,
+) -> None:
+    """Log-likelihood by quadrature, importance sampling, AEM-KDE and the proposal, side by side."""
+    started = time.monotonic()
+    if out is not None:
+        check_place(out, model, data, *([validation] if validation else []))
+    machine = load_model(model, choose_device(device))
+    found = find_rows(data, machine, rows=rows, seed=seed)
+    held_out = found.validation
+    if validation is not None and kde_samples:
+        held_out = find_rows(validation, machine, seed=seed + 1).values
+    truth = None if found.task is None else found.task.log_prob(found.values)
+    with Progress() as progress:
+        result = score(
+            machine,
+            found.values,
+            validation=held_out,
+            truth=truth,
+            labels=found.labels,
+            samples=samples,
+            kde_samples=kde_samples,
+            tolerance=tolerance,
+            seed=seed,
+            report=progress,
+        )
+    limit = None if found.task is None else -found.task.entropy()
+    record = {
+        "task": found.name,
+        **provenance(machine.config, seed, machine.shift.device),
+        "seconds": round(time.monotonic() - started, 2),
+        "tolerance": tolerance,
+        **as_record(result, limit),
+    }
+    if out is not None:
+        write_json(out, record)
+    if as_json:
+        say(as_json_text(record))
+    else:
+        _show(result, f"{model.name} on {found.about}", limit)
+
+
+def as_record(result: Evaluation, limit: float | None = None) -> dict[str, Any]:
+    """The evaluation as JSON can hold it: what is not finite becomes null."""
+    settled = result.settled
+    record: dict[str, Any] = {
+        "rows": result.quadrature.rows,
+        "test_log_prob": result.quadrature.mean,
+        "test_log_prob_2se": result.quadrature.two_se,
+        "test_log_prob_error": result.error,
+        "proposal_log_prob": result.proposal.mean,
+        "importance_log_prob": result.importance and result.importance.mean,
+        "importance_samples": result.importance_samples,
+        "importance_bias": result.importance_bias,
+        "importance_noise_2se": result.importance_noise,
+        "kde_log_prob": result.kde and result.kde.mean,
+        "limit": limit,
+        "gap": result.gap and result.gap.mean,
+        "gap_2se": result.gap and result.gap.two_se,
+        "summaries": {
+            name: asdict(summary)
+            for name, summary in _summaries(result)
+            if isinstance(summary, Summary)
+        },
+        "kde": result.kde_fit
+        and {
+            **asdict(result.kde_fit),
+            "fitted_on_rows": result.kde_fit_rows,
+            "rows_set_aside": result.set_aside,
+        },
+        "refinement": {
+            "held_still": settled.held_still,
+            "moved": settled.moved,
+            "claimed_error_before": settled.claimed,
+            "largest_move_of_a_row": settled.worst_move,
+            "rows_that_moved_beyond_their_error": settled.rows_beyond_error,
+            "nodes_before": settled.nodes[0],
+            "nodes_after": settled.nodes[1],
+            "refinements": settled.refinements,
+            "tolerance": settled.tolerance,
+            "rows_with_tolerance_not_met": [int(i) for i in settled.unmet],
+        },
+    }
+    plain: dict[str, Any] = finite(record)
+    return plain
+
+
+def _summaries(result: Evaluation) -> list[tuple[str, Summary | None]]:
+    return [
+        ("quadrature", result.quadrature),
+        ("importance", result.importance),
+        ("kde", result.kde),
+        ("proposal", result.proposal),
+        ("truth", result.truth),
+    ]
+
+
+def _show(result: Evaluation, title: str, limit: float | None) -> None:
+    labels = {
+        "quadrature": "AEM, quadrature",
+        "importance": f"AEM, {result.importance_samples:,} samples",
+        "kde": "AEM-KDE" + (f", {result.kde_fit.samples:,} kernels" if result.kde_fit else ""),
+        "proposal": "proposal",
+        "truth": "the true density",
+    }
+    table = Table(title=f"{escape(title)}: log-likelihood a row, in nats", title_justify="left")
+    table.add_column("score")
+    errors = {"quadrature": f"≤ {result.error:.0e}"}
+    if result.importance_noise is not None:
+        errors["importance"] = f"± {result.importance_noise:.0e}"
+    for heading in ("mean", "± 2 s.e.", "error", "median", "worst", "in row"):
+        table.add_column(heading, justify="right")
+    for name, s in _summaries(result):
+        if s is not None:
+            table.add_row(
+                labels[name],
+                f"{s.mean:.4f}",
+                "" if math.isnan(s.two_se) else f"{s.two_se:.4f}",
+                errors.get(name, ""),
+                f"{s.median:.4f}",
+                f"{s.worst:.3f}",
+                str(s.worst_row),
+            )
+    Console().print(table)
+    say(*sentences(result, limit))
+
+
+def sentences(result: Evaluation, limit: float | None = None) -> list[str]:
+    """What the numbers need to be understood."""
+    settled = result.settled
+    change = (
+        f"by {settled.moved:.1e} nats when the nodes rose from {settled.nodes[0]:,.0f} to"
+        f" {settled.nodes[1]:,.0f} a conditional; it had claimed an error of {settled.claimed:.1e}"
+    )
+    lines = []
+    if settled.held_still:
+        lines.append(
+            f"The quadrature held still at {result.quadrature.mean:.6f}: it moved {change}."
+        )
+    else:
+        lines.append(f"The quadrature did not hold still: it moved {change}. Do not quote it.")
+    if settled.rows_beyond_error:
+        lines.append(f"{settled.rows_beyond_error:,} rows moved by more than they had claimed.")
+    if len(settled.unmet):
+        named = ", ".join(map(str, settled.unmet[:5])) + (", …" if len(settled.unmet) > 5 else "")
+        lines.append(f"{len(settled.unmet):,} rows do not meet the tolerance: {named}.")
+    if result.quadrature.impossible:
+        lines.append(f"{result.quadrature.impossible:,} rows have density zero, hence the mean.")
+    if result.importance_noise is not None:
+        lines.append(
+            f"Importance sampling: its draws scatter the mean by ± {result.importance_noise:.1e}"
+            f" (two standard errors) and lift it by about {result.importance_bias:.1e}."
+        )
+    if result.kde_fit is not None:
+        fit = result.kde_fit
+        source = "set aside from the data" if result.set_aside else "of validation data"
+        lines.append(
+            f"AEM-KDE: bandwidth {fit.bandwidth:.2g} standard deviations, proposal weight"
+            f" {fit.proposal_weight:.2g}, fitted on {result.kde_fit_rows:,} rows {source}."
+        )
+    if limit is not None and result.gap is not None:
+        lines.append(
+            f"No density can expect more than {limit:.4f}; on these rows the model is"
+            f" {result.gap.mean:.4f} ± {result.gap.two_se:.4f} below the true density."
+        )
+    return lines

@@ -1,0 +1,131 @@
+"""`aem fit`: a model of a table, without tuning."""
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from aem.base.console import STANDARD, as_json_text, say
+from aem.base.display import Progress
+from aem.base.options import seed_option
+from aem.base.provenance import provenance
+from aem.cli.places import check_place
+from aem.cli.streams import read_rows
+from aem.errors import AemError
+from aem.tables.fit.automatic import FEWEST_ROWS_TO_TRAIN, Settings, fit_table
+from aem.tables.model import TableModel
+
+EPILOG = """
+Examples:
+
+  aem fit wine.csv --out wine.model
+
+  aem fit sensors.parquet --drop id --drop label --out sensors.model
+
+  zcat big.csv.gz | aem fit - --out big.model --json
+"""
+
+
+def fit(
+    data: Annotated[
+        str, typer.Argument(help="CSV, TSV (packed or not), Parquet or .npy; - for standard input.")
+    ],
+    out: Annotated[Path, typer.Option(help="Where to write the model.")],
+    drop: Annotated[
+        list[str] | None, typer.Option(help="A column to leave out; may be given several times.")
+    ] = None,
+    components: Annotated[
+        int | None,
+        typer.Option(help="Gaussians the proposals start from.", show_default="chosen", min=1),
+    ] = None,
+    hidden: Annotated[
+        int | None, typer.Option(help="Units of the network.", show_default="chosen", min=1)
+    ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(help="Training steps; 0: mixture alone.", show_default="chosen", min=0),
+    ] = None,
+    seed: Annotated[int, seed_option("The same table and seed give the same model.")] = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not sentences.")] = False,
+) -> None:
+    """Fit the density of a table.
+
+    Every column must hold numbers, without gaps. Nothing needs tuning: sizes, steps and
+    regularisation follow from the table. Columns of whole numbers or of few values are treated as
+    discrete, and the command says which.
+    """
+    started = time.monotonic()
+    if str(out) == STANDARD:
+        raise AemError("a model is a file: it cannot be written to standard output")
+    check_place(out, data)
+    dropped = list(drop or ())
+    rows = read_rows(data, drop=dropped)
+    with Progress() as progress:
+        fitted = fit_table(
+            rows.values,
+            rows.names,
+            settings=Settings(components=components, hidden=hidden, steps=steps),
+            seed=seed,
+            device=device,
+            report=progress,
+            quiet=False,
+        )
+    seconds = round(time.monotonic() - started, 2)
+    origin = provenance(fitted.model.config, seed, fitted.model.shift.device)
+    fitted.about.update(dropped=dropped, seconds=seconds, **origin)
+    table = TableModel(fitted)
+    record = {
+        "model": str(out),
+        "columns": list(rows.names),
+        "first_line_is_a_row": rows.headless,
+        **table.about,
+    }
+    lines = [as_json_text(record)] if as_json else sentences(table, out, seconds)
+    table.save(out)
+    say(*lines)
+
+
+def sentences(table: TableModel, out: Path, seconds: float) -> list[str]:
+    """What was done, for a person."""
+    about = table.about
+    lines = [
+        f"Fitted {about['rows']:,} rows × {len(table.columns)} columns in {seconds:.1f} s; "
+        f"the model is {out}."
+    ]
+    lines += [
+        f"Column '{column.column}' is discrete ({column.why}): its densities are the probability "
+        f"of a value divided by its step of {column.step:g}."
+        for column in table.discrete
+    ]
+    lines += [
+        f"Column '{lens.column}' is crowded: the model sees it through a lens that spreads its rows."
+        for lens in table.lenses.values()
+    ]
+    lines.append(_network(about))
+    lines.append(f"Next: aem score {out} DATA --explain, or aem sample {out} -n 1000.")
+    return lines
+
+
+def _network(about: dict[str, Any]) -> str:
+    network, mixture = about["network"], about["mixture"]
+    size = _mixture(mixture)
+    if network is None and about["rows"] < FEWEST_ROWS_TO_TRAIN:
+        return f"The density is {size}; the networks were not trained on so small a table."
+    if network is None:
+        return f"The density is {size}; no networks were trained, as --steps 0 asks."
+    if not network["kept"]:
+        return f"The density is {size}; held-out rows gained nothing from the networks."
+    gain = network["validation_log_prob"] - network["mixture_validation_log_prob"]
+    return (
+        f"Held-out rows have a mean log density of {network['validation_log_prob']:.3f}, "
+        f"{gain:.3f} more than {size}."
+    )
+
+
+def _mixture(mixture: dict[str, Any]) -> str:
+    if mixture["components"] == 1:
+        return "a single Gaussian"  # from whatever start
+    size = f"a mixture of {mixture['components']} Gaussians"
+    return size if mixture["starts"] == 1 else f"{size}, pooled over {mixture['starts']} starts"

@@ -1,0 +1,61 @@
+"""Where commands read and write, looked at before the work begins."""
+
+import os
+from pathlib import Path
+
+from aem.base.console import STANDARD
+from aem.base.devices import choose_device
+from aem.errors import AemError
+from aem.tables.model import TableModel
+
+WRITTEN = (".csv", ".tsv", ".parquet", ".json")
+
+
+def load_table_model(path: Path, device: str) -> TableModel:
+    """The model in a file."""
+    if str(path) == STANDARD:
+        raise AemError("a model is a file: it cannot be read from standard input")
+    return TableModel.load(path, choose_device(device))
+
+
+def check_output(out: str, *inputs: str | Path) -> None:
+    """Refuse a name no table can be written to."""
+    if out == STANDARD:
+        return
+    if Path(out).suffix.lower() not in WRITTEN:
+        raise AemError(f"{out} is none of the kinds of table aem writes: {', '.join(WRITTEN)}")
+    check_place(Path(out), *inputs)
+
+
+def check_place(path: Path, *inputs: str | Path) -> None:
+    """Refuse a place where no file can be, or where an input is, without making anything yet."""
+    if os.path.isdir(path):
+        raise AemError(f"{path} is a folder, not a file to write to")
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise AemError(f"{path} is not an ordinary file, and would be replaced by one")
+    if any(_are_one_file(path, source) for source in inputs):
+        raise AemError(f"{path} is what the command reads: write to another file")
+    above = next(folder for folder in path.absolute().parents if os.path.exists(folder))
+    if not above.is_dir():
+        raise AemError(f"cannot write {path}: {above} is a file, not a folder")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise AemError(f"cannot write {path}: {above} is a folder you may not write to")
+    _refuse_impossible_name(path)
+
+
+def _are_one_file(path: Path, other: str | Path) -> bool:
+    try:
+        # `aem score m.aem - --out d.csv < d.csv` reads what it would replace.
+        read = os.fstat(0) if str(other) == STANDARD else os.stat(other)
+        return os.path.samestat(os.stat(path), read)
+    except OSError:  # one of them is not there
+        return False
+
+
+def _refuse_impossible_name(path: Path) -> None:
+    try:
+        path.stat()
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise AemError(f"cannot write {path}: {error.strerror}") from error

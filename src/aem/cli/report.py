@@ -1,0 +1,88 @@
+"""`aem report`: one page about a model and a table."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from aem.base.console import STANDARD, as_json_text, say, write
+from aem.base.display import Progress
+from aem.base.options import seed_option
+from aem.cli.places import check_place, load_table_model
+from aem.cli.streams import read_rows
+from aem.errors import AemError
+from aem.report import Limits, build, render
+
+KINDS = (".html", ".htm")
+
+EPILOG = """
+Examples:
+
+  aem report wine.model wine.csv --out report.html
+
+  aem report sensors.model today.parquet --rows 5000 --out today.html
+
+  cat new.csv | aem report wine.model - --out - > report.html
+"""
+
+
+def report(
+    model: Annotated[Path, typer.Argument(help="A model file.")],
+    data: Annotated[
+        str, typer.Argument(help="CSV, TSV (packed or not), Parquet or .npy; - for standard input.")
+    ],
+    out: Annotated[str, typer.Option(help="An .html file; - for standard output.")],
+    rows: Annotated[
+        int | None,
+        typer.Option(help="Rows to score exactly, at random.", show_default="chosen", min=2),
+    ] = None,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option(help="A column the model does not know; may be given several times."),
+    ] = None,
+    seed: Annotated[int, seed_option("Of the samples, and of the choice of rows.")] = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the page's main numbers as JSON.")
+    ] = False,
+) -> None:
+    """Show how a model sees a table, on one page that works offline.
+
+    Training curves, columns and pairs of columns against samples, the calibration of each column,
+    the most surprising rows with the columns to blame, the error of the scores, and how the model
+    was made. Of a large table a random part is scored, and the page says how much. Rows the model
+    was not fitted on are the better test.
+    """
+    _check(out, as_json, model, data)
+    table = load_table_model(model, device)
+    known = [name for name in table.about.get("dropped", ()) if name not in (drop or ())]
+    found = read_rows(data, wanted=table.columns, drop=drop or (), ignore=known)
+    name = "standard input" if data == STANDARD else Path(data).name
+    limits = Limits.for_table(len(found.values), len(table.columns), rows)
+    with Progress() as progress:
+        made = build(
+            table,
+            found.values,
+            path=model,
+            data=name,
+            limits=limits,
+            seed=seed,
+            report=progress,
+        )
+    metrics = as_json_text({"model": str(model), "data": data, "out": out, **made.metrics})
+    write(out, render(made.record).encode())
+    if as_json:
+        say(metrics)
+    elif out != STANDARD:
+        say(*made.record["summary"], f"The report is {out}.")
+
+
+def _check(out: str, as_json: bool, model: Path, data: str) -> None:
+    """Refuse what could not be written before the work begins."""
+    if out == STANDARD:
+        if as_json:
+            raise AemError("the page and --json cannot both go to standard output")
+        return
+    if Path(out).suffix.lower() not in KINDS:
+        raise AemError(f"{out} is not the name of a page: {' or '.join(KINDS)}")
+    check_place(Path(out), model, data)

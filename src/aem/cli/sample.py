@@ -1,0 +1,47 @@
+"""`aem sample`: rows like those a model was fitted on."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from aem.base.console import STANDARD, as_json_text, say
+from aem.base.display import Progress
+from aem.base.options import seed_option
+from aem.cli.places import check_output, load_table_model
+from aem.cli.streams import write_columns
+
+EPILOG = """
+Examples:
+
+  aem sample wine.model -n 1000 > more.csv
+
+  aem sample wine.model -n 100000 --seed 7 --out more.parquet
+"""
+
+
+def sample(
+    model: Annotated[Path, typer.Argument(help="A model file.")],
+    count: Annotated[int, typer.Option("--rows", "-n", help="How many rows to draw.", min=1)],
+    out: Annotated[
+        str, typer.Option(help="A .csv, .tsv, .parquet or .json file; - for standard output.")
+    ] = STANDARD,
+    seed: Annotated[int, seed_option("The same seed draws the same rows.")] = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print JSON: the rows, or a summary if they go to a file."),
+    ] = False,
+) -> None:
+    """Draw rows from the density of a model.
+
+    Columns have the names of the table the model was fitted on; discrete ones have their own values.
+    """
+    check_output(out, model)
+    table = load_table_model(model, device)
+    with Progress() as progress:
+        rows = table.sample(count, seed, progress)
+    columns = {name: rows[:, d].tolist() for d, name in enumerate(table.columns)}
+    write_columns(out, columns, as_json=as_json)
+    if as_json and out != STANDARD:
+        say(as_json_text({"model": str(model), "rows": count, "seed": seed, "out": out}))

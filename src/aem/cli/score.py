@@ -1,0 +1,84 @@
+"""`aem score`: log densities of rows, and why they are what they are."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from aem.base.console import STANDARD, as_json_text, say
+from aem.base.display import Progress
+from aem.cli.places import check_output, load_table_model
+from aem.cli.streams import read_rows, write_columns
+from aem.tables.queries.explain import as_columns, explain
+
+EPILOG = """
+Examples:
+
+  aem score wine.model wine.csv > scores.csv
+
+  aem score wine.model new.parquet --explain --out why.parquet
+
+  cat new.csv | aem score wine.model - --json
+"""
+
+
+def score(
+    model: Annotated[Path, typer.Argument(help="A model file.")],
+    data: Annotated[
+        str, typer.Argument(help="CSV, TSV (packed or not), Parquet or .npy; - for standard input.")
+    ],
+    explained: Annotated[
+        bool, typer.Option("--explain", help="Say which columns make each row unlikely.")
+    ] = False,
+    top: Annotated[int, typer.Option(help="Columns to explain in each row.", min=1)] = 3,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option(help="A column the model does not know; may be given several times."),
+    ] = None,
+    out: Annotated[
+        str, typer.Option(help="A .csv, .tsv, .parquet or .json file; - for standard output.")
+    ] = STANDARD,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print JSON: the rows, or a summary if they go to a file."),
+    ] = False,
+) -> None:
+    """Log density of each row, in the units of the data, with its error: the lower, the odder.
+
+    Columns are matched by name, in any order. With --explain there is one line for each of the most
+    surprising columns of each row: its log density given the columns before it, its surprise (how
+    many nats that is below the average there), and what would have been likely: the median and the
+    90 % highest-density region.
+    """
+    check_output(out, model, data)
+    table = load_table_model(model, device)
+    known = [name for name in table.about.get("dropped", ()) if name not in (drop or ())]
+    rows = read_rows(data, wanted=table.columns, drop=drop or (), ignore=known)
+    with Progress() as progress:
+        if explained:
+            explanation = explain(table, rows.values, progress)
+            total = explanation.scores.total
+            labels = range(len(total))
+            columns = dict(as_columns(table, rows.values, explanation, top, labels))
+        else:
+            scores = table.score(rows.values, progress)
+            total, error = scores.total, scores.error
+            columns = {"row": list(range(len(total))), "log_density": total.tolist()}
+            columns["error"] = error.tolist()
+    summary = as_json_text({"model": str(model), **_summary(total), "out": out})
+    write_columns(out, columns, as_json=as_json)
+    if as_json and out != STANDARD:
+        say(summary)
+
+
+def _summary(total: NDArray[np.float64]) -> dict[str, Any]:
+    return {
+        "rows": len(total),
+        "mean_log_density": float(total.mean()),
+        "median_log_density": float(np.median(total)),
+        "lowest_log_density": float(total.min()),
+        "lowest_row": int(total.argmin()),
+    }

@@ -1,0 +1,1 @@
+"""One dimension at a time: proposals, energies, normalisers, distribution functions."""

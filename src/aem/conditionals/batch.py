@@ -1,0 +1,156 @@
+"""A batch of one-dimensional conditionals: what the ARNN made of x_<d, ready to be evaluated.
+
+Everything downstream (estimators, quadrature, sampling) works with the *weight*
+w(x) = p̃(x) / q(x) of the unnormalised density against the proposal, because Z = E_q[w] and
+log p(x) = log q(x) + log w(x) − log Z in every form of the energy.
+
+Relative form (default): w = exp(−g(f)), 0 < w ≤ 1, that is E = g(f) − log q. Then
+Z = ∫ q(x) w(x) dx ≤ ∫ q(x) dx = 1 and Z > 0 whatever the weights of the network, so the conditional
+is normalisable by construction, importance weights never exceed one, and accepting a draw of q with
+probability w samples p exactly. g is softplus bent towards a floor, g(f) = s / (1 + s / M) with
+s = softplus(f): the weight stays above e^(−M), so no energy, however wild, can push a row more than
+M nats below its proposal.
+
+Literal form (the paper's): p̃ = exp(−softplus(f)) and w = p̃ / q. Nothing makes f grow in the tails,
+so Z may be infinite; `aem.conditionals.normalizer` looks for that.
+"""
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from aem.conditionals.proposals.base import Proposal
+from aem.conditionals.proposals.gaussian import GaussianMixture
+from aem.conditionals.proposals.uniform import FixedUniform
+from aem.errors import AemError
+from aem.nn.energy import EnergyNetwork
+from aem.nn.features import REACH
+from aem.nn.functions import softplus
+
+EnergyForm = Literal["relative", "literal"]
+DEPTH = 32.0  # M: the most nats a relative energy may take from the proposal
+LITERAL_REACH = (
+    1e60  # as REACH, but further out than any tail: a literal energy is all there is there
+)
+
+
+@dataclass(frozen=True)
+class Conditionals:
+    """Proposals and energies of a batch `*B` (usually [B, D], or flat [N])."""
+
+    proposal: Proposal
+    projected: Float[Tensor, "*B H"]  # γ through the energy network's first layer
+    frequencies: Float[Tensor, "*#B F"]
+    energy: EnergyNetwork
+    form: EnergyForm
+    # Where the network sees values relative to their proposal: its mean and deviation
+    frame: tuple[Float[Tensor, "*B"], Float[Tensor, "*B"]] | None = None
+
+    def network(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
+        """f, what the energy network says at each node."""
+        reach = (
+            REACH
+            if self.form == "relative"
+            else min(LITERAL_REACH, torch.finfo(x.dtype).max ** 0.25)
+        )
+        if self.frame is not None:
+            centre, spread = self.frame
+            x = (x - centre[..., None]) / spread[..., None]
+        x = x.clamp(-reach, reach)
+        return self.energy.at(x, self.frequencies, self.projected)
+
+    def negative_energy(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
+        """From f to a number that is at most zero (without log q in either form)."""
+        s = softplus(self.network(x))
+        return -s / (1 + s / DEPTH) if self.form == "relative" else -s
+
+    def log_weight(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
+        """log p̃ − log q at each node; constant with respect to the proposal's parameters."""
+        if self.form == "relative":
+            return self.negative_energy(x)
+        with torch.no_grad():
+            log_q = self.proposal.log_prob(x)
+        # Outside a bounded proposal there is no density, whatever the energy says.
+        return (self.negative_energy(x) - log_q).masked_fill(log_q.isneginf(), -torch.inf)
+
+    def log_unnormalized(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
+        """log p̃ at each node; −inf beyond a proposal's bounds, whatever the form."""
+        log_q = self.proposal.log_prob(x)
+        negative_energy = self.negative_energy(x)
+        if self.form == "relative":
+            return negative_energy + log_q
+        if isinstance(self.proposal, FixedUniform):
+            return negative_energy.masked_fill(log_q == -torch.inf, -torch.inf)
+        return negative_energy
+
+    @property
+    def highest_frequency(self) -> Float[Tensor, "*B"]:
+        """Of the waves the network has of x, a conditional; zero where it has none."""
+        like = self.projected[..., 0]
+        if not self.frequencies.shape[-1]:
+            return torch.zeros_like(like)
+        highest = self.frequencies.amax(-1).expand(like.shape)
+        return highest if self.frame is None else highest / self.frame[1]
+
+    def select(self, index: Int[Tensor, " P"]) -> "Conditionals":
+        """Some conditionals of a flat batch."""
+        return replace(
+            self,
+            proposal=self.proposal.select(index),
+            projected=self.projected[index],
+            frequencies=self.frequencies[index],
+            frame=self._frame(lambda part: part[index]),
+        )
+
+    def _frame(self, change: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor] | None:
+        return None if self.frame is None else (change(self.frame[0]), change(self.frame[1]))
+
+    def double(self) -> "Conditionals":
+        """The same in float64."""
+        if self.projected.dtype == torch.float64:
+            return self
+        return replace(
+            self,
+            proposal=_in_double(self.proposal),
+            projected=self.projected.double(),
+            frequencies=self.frequencies.double(),
+            energy=copy.deepcopy(self.energy).double(),
+            frame=self._frame(Tensor.double),
+        )
+
+    def with_single_energy(self) -> "Conditionals":
+        """The same, its energies by float32 arithmetic, which is faster."""
+        return replace(self, energy=copy.deepcopy(self.energy).float())
+
+    def flatten(self) -> "Conditionals":
+        """One batch axis, for algorithms that treat each conditional on its own."""
+        shape = self.projected.shape[:-1]
+        frequencies = self.frequencies.expand(*shape, self.frequencies.shape[-1])
+        return replace(
+            self,
+            proposal=self.proposal.flatten(),
+            projected=self.projected.flatten(0, -2),
+            frequencies=frequencies.flatten(0, -2),  # not reshape(-1, …): there may be none
+            frame=self._frame(Tensor.flatten),
+        )
+
+
+def _in_double(proposal: Proposal) -> Proposal:
+    if isinstance(proposal, GaussianMixture):
+        parts = (proposal.logits, proposal.locs, proposal.scales)
+        return GaussianMixture(*(t.double() for t in parts))
+    if isinstance(proposal, FixedUniform):
+        return FixedUniform(proposal.low.double(), proposal.high.double())
+    raise AemError(f"unknown proposal {type(proposal).__name__}")
+
+
+def representatives(groups: Int[Tensor, " B"]) -> Int[Tensor, " G"]:
+    """One row of each group."""
+    rows = torch.arange(len(groups), device=groups.device)
+    count = int(groups.max()) + 1 if len(groups) else 0
+    return rows.new_zeros(count).scatter_(0, groups.flip(0), rows.flip(0))

@@ -1,0 +1,194 @@
+"""One-dimensional conditionals as objects: what else could stand in this column of this row?"""
+
+from functools import cached_property
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from aem.conditionals.batch import Conditionals, representatives
+from aem.conditionals.cdf import PanelCDF
+from aem.conditionals.normalizer import Normalizer, Quadrature, normalizer, refuse_divergent
+from aem.conditionals.quadrature import KRONROD, panel_nodes
+from aem.conditionals.regions import highest_density_region
+from aem.errors import AemError
+
+GRADED = 12  # halvings of the outermost panels for moments: x is unbounded there
+
+
+class Conditional:
+    """p(x_d | x_<d) of one column, for a batch `*B` of rows (none for a single row), in data units.
+
+    A grid or levels of shape [G] are for all rows, [*B, G] for each its own; results are [*B, G].
+
+    >>> conditional = model().conditionals(row)[1]
+    >>> conditional.density(torch.linspace(-4, 4, 100))
+    >>> conditional.highest_density_regions(0.9)
+    """
+
+    def __init__(
+        self,
+        conditionals: Conditionals,
+        *,
+        value: Float[Tensor, " N"],
+        shift: Float[Tensor, " N"],
+        scale: Float[Tensor, ""],
+        groups: Int[Tensor, " N"],
+        shape: torch.Size,
+        column: str,
+        settings: Quadrature,
+    ) -> None:
+        self.column, self.shape, self.settings = column, shape, settings
+        self._all, self._value, self._shift, self._scale = conditionals, value, shift, scale
+        self._groups = groups  # rows of one group share a conditional
+
+    @cached_property
+    def _normalizer(self) -> Normalizer:
+        distinct = self._all.select(representatives(self._groups))
+        tolerance = self.settings.tolerance
+        computed = normalizer(distinct, self.settings, tolerance=tolerance, keep_panels=True)
+        refuse_divergent(computed.log_z[self._groups][:, None], (self.column,))
+        return computed
+
+    @cached_property
+    def _cdf(self) -> PanelCDF:
+        return PanelCDF.of(self._normalizer)
+
+    def _spread(self, grid: Tensor) -> Float[Tensor, "N G"]:
+        """A grid for all rows, or each row's own, as float64 [N, G]."""
+        if grid.ndim == 0:
+            raise AemError("a grid needs an axis: pass a tensor of shape [G]")
+        return (
+            grid.double().to(self._value.device).expand(*self.shape, -1).reshape(-1, grid.shape[-1])
+        )
+
+    def _standardised(self, grid: Tensor) -> Float[Tensor, "N G"]:
+        return (self._spread(grid) - self._shift[:, None]) / self._scale
+
+    def _shaped(self, result: Float[Tensor, "N G"]) -> Float[Tensor, "*B G"]:
+        return result.reshape(*self.shape, result.shape[-1])
+
+    @property
+    def log_z(self) -> Float[Tensor, "*B"]:
+        """log Z against the proposal."""
+        return self._normalizer.log_z[self._groups].reshape(self.shape)
+
+    @property
+    def error(self) -> Float[Tensor, "*B"]:
+        """The estimated error of log densities, in nats."""
+        return self._normalizer.error[self._groups].reshape(self.shape)
+
+    @torch.no_grad()
+    def log_density(self, grid: Float[Tensor, "*G"]) -> Float[Tensor, "*H"]:
+        """Log density at each point of the grid."""
+        z = self._standardised(grid)
+        log_z = self._normalizer.log_z[self._groups]
+        log_p = self._all.log_unnormalized(z) - log_z[:, None] - self._scale.log()
+        return self._shaped(log_p)
+
+    def density(self, grid: Float[Tensor, "*G"]) -> Float[Tensor, "*H"]:
+        """Density at each point of the grid."""
+        return self.log_density(grid).exp()
+
+    @torch.no_grad()
+    def log_proposal(self, grid: Float[Tensor, "*G"]) -> Float[Tensor, "*H"]:
+        """Log density of the proposal."""
+        z = self._standardised(grid)
+        return self._shaped(self._all.proposal.log_prob(z) - self._scale.log())
+
+    @torch.no_grad()
+    def cdf(self, grid: Float[Tensor, "*G"]) -> Float[Tensor, "*H"]:
+        """Probability of lying below each point of the grid."""
+        z = self._standardised(grid)
+        t = self._cdf.chart.select(self._groups).coordinate(z)
+        problem = self._groups.repeat_interleave(z.shape[1])
+        return self._shaped(self._cdf.at_coordinate(t.reshape(-1), problem).reshape(z.shape))
+
+    @torch.no_grad()
+    def quantile(self, levels: Float[Tensor, "*G"]) -> Float[Tensor, "*H"]:
+        """The points with these probabilities below them."""
+        p = self._spread(levels)
+        if not bool(((p >= 0) & (p <= 1)).all()):
+            raise AemError("quantiles need levels between 0 and 1")
+        problem = self._groups.repeat_interleave(p.shape[1])
+        t = self._cdf.coordinate_at(p.reshape(-1), problem).reshape(p.shape)
+        z = self._cdf.chart.select(self._groups).point(t)
+        return self._shaped(self._shift[:, None] + self._scale * z)
+
+    def pit(self) -> Float[Tensor, "*B"]:
+        """F(x_d | x_<d) of the rows' own values: uniform if the model is right."""
+        return self.cdf(self._value.reshape(*self.shape, 1))[..., 0]
+
+    @cached_property
+    def _moments(self) -> tuple[Float[Tensor, " M"], Float[Tensor, " M"]]:
+        """Mean and variance of the distinct conditionals, standardised."""
+        panels = self._cdf.panels
+        problem, start, end = panels.problem, panels.start, panels.end
+        first, last = self._cdf.first, self._cdf.first + self._cdf.count - 1
+        inner = torch.ones_like(start, dtype=torch.bool)
+        inner[first], inner[last] = False, False
+        parts = [(problem[inner], start[inner], end[inner])]
+        fractions = torch.cat((torch.zeros(1), 0.5 ** torch.arange(GRADED, -1, -1.0))).to(start)
+        for edge, away in ((first, False), (last, True)):
+            a, b = start[edge, None], end[edge, None]
+            if len(panels) == len(first) and away:
+                break  # a single panel is both first and last
+            cuts = b - (b - a) * fractions.flip(0) if away else a + (b - a) * fractions
+            owner = problem[edge].repeat_interleave(len(fractions) - 1)
+            parts.append((owner, cuts[:, :-1].reshape(-1), cuts[:, 1:].reshape(-1)))
+        problem, start, end = (torch.cat(column) for column in zip(*parts, strict=True))
+        x, mass = self._mass(problem, start, end)
+        total = torch.zeros_like(self._cdf.total)
+
+        def expectation(values: Tensor) -> Tensor:
+            return torch.zeros_like(total).index_add_(0, problem, (mass * values).sum(-1))
+
+        total = expectation(torch.ones_like(x))
+        mean = expectation(x) / total
+        return mean, expectation((x - mean[problem, None]).square()) / total
+
+    def _mass(self, problem: Tensor, start: Tensor, end: Tensor) -> tuple[Tensor, Tensor]:
+        """Nodes of panels, and the probability each stands for (up to a factor)."""
+        chunk = max(self.settings.budget(self._all).chunk // len(KRONROD), 1)
+        points, masses = [], []
+        parts = zip(problem.split(chunk), start.split(chunk), end.split(chunk), strict=True)
+        for p, a, b in parts:
+            chart, t = self._cdf.chart.select(p), panel_nodes(a, b)
+            x = chart.point(t)
+            level = chart.log_weight(t, x) - self._normalizer.log_z[p, None]
+            points.append(x)
+            masses.append(
+                level.exp() * chart.measure(t, x) * (b - a)[:, None] * KRONROD.to(a.device)
+            )
+        return torch.cat(points), torch.cat(masses)
+
+    @torch.no_grad()
+    def mean(self) -> Float[Tensor, "*B"]:
+        """Expectation."""
+        own = self._moments[0][self._groups]
+        return (self._shift + self._scale * own).reshape(self.shape)
+
+    @torch.no_grad()
+    def variance(self) -> Float[Tensor, "*B"]:
+        """Variance."""
+        return (self._scale.square() * self._moments[1])[self._groups].reshape(self.shape)
+
+    def std(self) -> Float[Tensor, "*B"]:
+        """Standard deviation."""
+        return self.variance().sqrt()
+
+    @torch.no_grad()
+    def highest_density_regions(self, mass: float) -> list[Float[Tensor, "I 2"]]:
+        """For each row the smallest set with this probability, as intervals [low, high] in order.
+
+        A conditional with several modes has several intervals.
+        """
+        if not 0 < mass < 1:
+            raise AemError(f"the mass of a region must lie between 0 and 1, not {mass}")
+        regions = [
+            self._scale * highest_density_region(self._cdf, problem, mass)
+            for problem in range(len(self._cdf.count))
+        ]
+        return [
+            shift + regions[g] for shift, g in zip(self._shift, self._groups.tolist(), strict=True)
+        ]

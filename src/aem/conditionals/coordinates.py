@@ -1,0 +1,369 @@
+"""Coordinates in which a conditional is integrated: t on a finite interval instead of x on the line.
+
+An energy is smooth in x, at the scale of its frequencies; where its mass lies the proposal knows. So
+x runs linearly in t between a few of the proposal's quantiles, the *ladder*, and each chart names a
+*measure* whose mass between any two points is known exactly, for the quadrature to lean on.
+
+*Line* (relative energies): the measure is the proposal, Z = ∫ w(x) q(x) dx with w ≤ 1. Whatever of q
+falls between the nodes is known from its CDF. The ladder ends at quantiles of 1e-30: as w ≥ e^−32,
+what lies beyond is no share of Z.
+
+*Bounds* (a uniform proposal, either form): its support is all there is, the density is zero beyond it
+by definition, and t runs evenly from one bound to the other.
+
+*Tails* (the paper's literal energy): p̃ does not follow the proposal, and mass may lie where the
+proposal never draws. There t ∈ [0, 1] covers its quantiles from ε to 1 − ε, the half-lines beyond are
+integrated through x = edge ± r v / (1 − v) with v = −t on the left and v = t − 1 on the right, and
+the measure is length in t.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, Self, TypeVar, runtime_checkable
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from aem.conditionals.batch import Conditionals
+from aem.conditionals.proposals.gaussian import GaussianMixture
+from aem.conditionals.proposals.uniform import FixedUniform
+
+REACH_OF_PROPOSAL = 1e-6  # ε: a quantile no importance sampler will draw beyond
+# Quantiles where the line ends and where its outer panels meet; the others lie evenly between the last.
+OUTERMOST = (1e-30, 1e-5, 0.02)
+TAIL_PANELS = 2
+# Nodes further apart in x than this, in units of 1/ω for the energy's highest frequency ω, may have
+# structure between them. The value was chosen on trained models of the spirals and the diamond.
+RESOLVED = 2.0
+SMOOTH = 3.0  # the frequency a network without Fourier features is credited with
+# Where a tail is judged, in spreads of the proposal from its edge: beyond every kink of a ReLU network.
+FAR = tuple(2.0**k for k in (22, 23.1, 24.3, 25.6, 27, 30))
+LONGEST_DECAY = 2.0**20
+
+
+Kind = TypeVar("Kind")
+
+
+@runtime_checkable
+class Chart(Protocol):
+    """x ↔ t for a flat batch of conditionals, and p̃(x) dx as a weight against a known measure."""
+
+    @property
+    def conditionals(self) -> Conditionals:
+        """Whose chart this is."""
+
+    @property
+    def comparable(self) -> bool:
+        """Whether weights at different places of a conditional are of one scale."""
+
+    def edges(self) -> Float[Tensor, " E"]:
+        """Where the first panels meet."""
+
+    def point(self, t: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
+        """x at t, increasing."""
+
+    def coordinate(self, x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
+        """t at x."""
+
+    def log_weight(self, t: Float[Tensor, "N S"], x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
+        """log of p̃(x) dx over the measure, given x at t."""
+
+    def measure(self, t: Float[Tensor, "N S"], x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
+        """The measure's density in t."""
+
+    def mass(self, start: Float[Tensor, " N"], end: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
+        """The measure between two points."""
+
+    def select(self, index: Int[Tensor, " P"]) -> Self:
+        """The charts of some conditionals."""
+
+    @staticmethod
+    def joined(conditionals: Conditionals, charts: Sequence["Chart"]) -> "Chart":
+        """The chart of conditionals whose parts, in their order, have such charts."""
+
+
+def chart_for(conditionals: Conditionals, panels: int = 8) -> Chart:
+    """The coordinate that covers all the mass a conditional can have; `panels` to start with."""
+    if isinstance(conditionals.proposal, FixedUniform):
+        return BoundedChart(conditionals, panels)
+    if conditionals.form == "relative":
+        return LineChart.along(conditionals, panels)
+    return TailedChart.around(conditionals, panels)
+
+
+def unresolved(chart: Chart, x: Float[Tensor, "N S"]) -> Float[Tensor, " N"]:
+    """How much of what lies between a row of nodes the energy may hide there, 0 … 1.
+
+    An energy cannot vary faster than its highest frequency. Where neighbouring nodes lie further
+    apart in x than it can resolve, as across the gap between two modes of the proposal, it may do
+    anything in between without a node noticing.
+    """
+    highest = chart.conditionals.highest_frequency.clamp_min(SMOOTH)
+    distance = x.diff(dim=-1).nan_to_num(nan=0.0).amax(-1)  # ∞ − ∞ in a literal energy's tails
+    return (1 - RESOLVED / (highest * distance)).clamp_min(0)
+
+
+def _levels(lowest: float, pieces: int, like: Tensor) -> Float[Tensor, " R"]:
+    """Equally spaced from a lowest level to its mirror image."""
+    return torch.linspace(lowest, 1 - lowest, pieces + 1, dtype=like.dtype, device=like.device)
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """x as a piecewise linear function of t ∈ [0, 1], through given rungs at equal steps of t."""
+
+    rungs: Float[Tensor, "N R"]
+
+    @property
+    def pieces(self) -> int:
+        """Between the rungs."""
+        return self.rungs.shape[-1] - 1
+
+    def edges(self) -> Float[Tensor, " R"]:
+        """t of the rungs."""
+        return torch.linspace(0, 1, self.pieces + 1, dtype=torch.float64, device=self.rungs.device)
+
+    def _step(self, piece: Int[Tensor, "N S"]) -> tuple[Tensor, Tensor]:
+        low, high = self.rungs.gather(-1, piece), self.rungs.gather(-1, piece + 1)
+        return low, high - low
+
+    def point(self, t: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
+        """x at t."""
+        place = t.clamp(0, 1) * self.pieces
+        piece = place.long().clamp(max=self.pieces - 1)
+        low, step = self._step(piece)
+        return low + (place - piece) * step
+
+    def coordinate(self, x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
+        """t at x, at most an end."""
+        piece = torch.searchsorted(self.rungs, x.contiguous(), right=True) - 1
+        piece = piece.clamp(0, self.pieces - 1)
+        low, step = self._step(piece)
+        return (piece + ((x - low) / step).clamp(0, 1)) / self.pieces
+
+    def slope(self, t: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
+        """dx/dt; at a rung that of the piece to its right."""
+        piece = (t.clamp(0, 1) * self.pieces).long().clamp(max=self.pieces - 1)
+        return self._step(piece)[1] * self.pieces
+
+    def select(self, index: Int[Tensor, " P"]) -> "Ladder":
+        """Some of them."""
+        return Ladder(self.rungs[index])
+
+    @staticmethod
+    def joined(ladders: Sequence["Ladder"]) -> "Ladder":
+        """All of them."""
+        return Ladder(torch.cat([ladder.rungs for ladder in ladders]))
+
+
+def _own(charts: Sequence[Chart], kind: type[Kind]) -> list[Kind]:
+    return [chart for chart in charts if isinstance(chart, kind)]
+
+
+@dataclass(frozen=True)
+class BoundedChart:
+    """t = F_q(x), for a proposal with bounds; the measure is the proposal."""
+
+    conditionals: Conditionals
+    panels: int
+
+    comparable = True
+
+    def edges(self) -> Float[Tensor, " E"]:
+        """Where the first panels meet."""
+        like = self.conditionals.projected
+        return torch.linspace(0, 1, self.panels + 1, dtype=torch.float64, device=like.device)
+
+    def point(self, t: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
+        """x at t."""
+        return self.conditionals.proposal.icdf(t)
+
+    def coordinate(self, x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
+        """t at x."""
+        return self.conditionals.proposal.cdf(x)
+
+    def log_weight(self, t: Float[Tensor, "N S"], x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
+        """That of the energy."""
+        return self.conditionals.log_weight(x)
+
+    def measure(self, t: Float[Tensor, "N S"], x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
+        """One: t is the proposal's own mass."""
+        return torch.ones_like(t)
+
+    def mass(self, start: Float[Tensor, " N"], end: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
+        """The length in t."""
+        return end - start
+
+    def select(self, index: Int[Tensor, " P"]) -> "BoundedChart":
+        """The charts of some conditionals."""
+        return BoundedChart(self.conditionals.select(index), self.panels)
+
+    @staticmethod
+    def joined(conditionals: Conditionals, charts: Sequence[Chart]) -> "BoundedChart":
+        """The chart of conditionals whose parts, in their order, have such charts."""
+        return replace(_own(charts, BoundedChart)[0], conditionals=conditionals)
+
+
+@dataclass(frozen=True)
+class LineChart:
+    """x between quantiles of a mixture; the measure is the mixture."""
+
+    conditionals: Conditionals
+    ladder: Ladder
+
+    comparable = True
+
+    @classmethod
+    def along(cls, conditionals: Conditionals, panels: int) -> "LineChart":
+        """Two panels for either tail, the others between equally spaced quantiles."""
+        proposal = conditionals.proposal
+        assert isinstance(proposal, GaussianMixture)
+        count = len(proposal.batch)
+        outer = proposal.batch.new_tensor(OUTERMOST)
+        inner = _levels(OUTERMOST[-1], max(panels - 4, 1), proposal.batch)
+        low = proposal.icdf(torch.cat((outer[:-1], inner)).expand(count, -1))
+        # 1 − 1e-30 is no number; the mirrored mixture has that quantile at its lower end.
+        high = -proposal.mirrored().icdf(outer[:-1].flip(0).expand(count, -1))
+        return cls(conditionals, Ladder(torch.cat((low, high), -1)))
+
+    def edges(self) -> Float[Tensor, " E"]:
+        """Where the first panels meet."""
+        return self.ladder.edges()
+
+    def point(self, t: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
+        """x at t."""
+        return self.ladder.point(t)
+
+    def coordinate(self, x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
+        """t at x."""
+        return self.ladder.coordinate(x)
+
+    def log_weight(self, t: Float[Tensor, "N S"], x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
+        """That of the energy."""
+        return self.conditionals.log_weight(x)
+
+    def measure(self, t: Float[Tensor, "N S"], x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
+        """q(x) dx/dt."""
+        proposal = self.conditionals.proposal
+        assert isinstance(proposal, GaussianMixture)
+        return proposal.density(x) * self.ladder.slope(t)
+
+    def mass(self, start: Float[Tensor, " N"], end: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
+        """What the proposal has between two points."""
+        x = self.ladder.point(torch.stack((start, end), -1))
+        below = self.conditionals.proposal.cdf(x)
+        above = self.conditionals.proposal.sf(x)
+        # A difference of numbers near one has lost the digits of an upper tail.
+        return torch.where(below[:, 0] < 0.5, below.diff(dim=-1)[:, 0], -above.diff(dim=-1)[:, 0])
+
+    def select(self, index: Int[Tensor, " P"]) -> "LineChart":
+        """The charts of some conditionals."""
+        return LineChart(self.conditionals.select(index), self.ladder.select(index))
+
+    @staticmethod
+    def joined(conditionals: Conditionals, charts: Sequence[Chart]) -> "LineChart":
+        """The chart of conditionals whose parts, in their order, have such charts."""
+        return LineChart(conditionals, Ladder.joined([c.ladder for c in _own(charts, LineChart)]))
+
+
+@dataclass(frozen=True)
+class TailedChart:
+    """Quantiles ε … 1 − ε on [0, 1], the left tail on [−1, 0], the right one on [1, 2]."""
+
+    conditionals: Conditionals
+    ladder: Ladder
+
+    comparable = False  # dx/dt jumps at the rungs, and p̃ has no bound relative to the proposal
+
+    @classmethod
+    def around(cls, conditionals: Conditionals, panels: int) -> "TailedChart":
+        """Tails begin where the proposal's reach ends."""
+        like = conditionals.proposal.batch
+        levels = _levels(REACH_OF_PROPOSAL, panels, like)
+        return cls(conditionals, Ladder(conditionals.proposal.icdf(levels.expand(len(like), -1))))
+
+    @property
+    def low(self) -> Float[Tensor, "N 1"]:
+        """Where the left tail begins."""
+        return self.ladder.rungs[:, :1]
+
+    @property
+    def high(self) -> Float[Tensor, "N 1"]:
+        """Where the right tail begins."""
+        return self.ladder.rungs[:, -1:]
+
+    @property
+    def spread(self) -> Float[Tensor, "N 1"]:
+        """The length a tail is measured in."""
+        return 0.5 * (self.high - self.low)
+
+    def edges(self) -> Float[Tensor, " E"]:
+        """Where the first panels meet; none straddles an end of the reach."""
+        centre = self.ladder.edges()
+        tail = torch.linspace(0, 1, TAIL_PANELS + 1, dtype=centre.dtype, device=centre.device)
+        return torch.cat((tail[:-1] - 1, centre, 1 + tail[1:]))
+
+    def point(self, t: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
+        """x at t."""
+        beyond = self._beyond(t)
+        step = self.spread * beyond / (1 - beyond)
+        centre = self.ladder.point(t)
+        return torch.where(t < 0, self.low - step, torch.where(t > 1, self.high + step, centre))
+
+    def coordinate(self, x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
+        """t at x."""
+        beyond = torch.maximum(self.low - x, x - self.high).clamp_min(0)
+        tail = 1 / (1 + self.spread / beyond)  # v = d / (r + d), also for d = 0 and d = ∞
+        outside = torch.where(x < self.low, -tail, 1 + tail)
+        centre = self.ladder.coordinate(x)
+        return torch.where((x < self.low) | (x > self.high), outside, centre)
+
+    def log_weight(self, t: Float[Tensor, "N S"], x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
+        """log p̃ dx/dt: piecewise linear inside, a rational change of variables outside."""
+        tail = self.spread.log() - 2 * torch.log1p(-self._beyond(t))
+        inside = (t >= 0) & (t <= 1)
+        log_slope = torch.where(inside, self.ladder.slope(t).log(), tail)
+        return self.conditionals.negative_energy(x) + log_slope
+
+    def measure(self, t: Float[Tensor, "N S"], x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
+        """One: the measure is length in t."""
+        return torch.ones_like(t)
+
+    def mass(self, start: Float[Tensor, " N"], end: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
+        """Length in t."""
+        return end - start
+
+    @staticmethod
+    def _beyond(t: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
+        """How far into a tail, 0 … 1."""
+        return torch.maximum(-t, t - 1).clamp(0, 1 - 1e-15)
+
+    def select(self, index: Int[Tensor, " P"]) -> "TailedChart":
+        """The charts of some conditionals."""
+        return TailedChart(self.conditionals.select(index), self.ladder.select(index))
+
+    @staticmethod
+    def joined(conditionals: Conditionals, charts: Sequence[Chart]) -> "TailedChart":
+        """The chart of conditionals whose parts, in their order, have such charts."""
+        return TailedChart(
+            conditionals, Ladder.joined([c.ladder for c in _own(charts, TailedChart)])
+        )
+
+    def diverges(self) -> Bool[Tensor, " N"]:
+        """Whether a tail's integral is infinite.
+
+        Beyond its last kink a ReLU network is linear in x, up to the bounded waves of the Fourier
+        features, so p̃ = exp(−softplus f) decays exponentially or not at all. Far out, then, f must
+        have grown in proportion to the distance; a decay longer than a million spreads of the
+        proposal counts as none.
+        """
+        far = self.low.new_tensor(FAR)
+        return self._level(self.low - self.spread * far) | self._level(
+            self.high + self.spread * far
+        )
+
+    def _level(self, x: Float[Tensor, "N S"]) -> Bool[Tensor, " N"]:
+        f = -self.conditionals.negative_energy(x)
+        needed = x.new_tensor(FAR) / LONGEST_DECAY
+        return (f < needed).any(-1) | (f[..., -1] < 4 * f[..., -2])

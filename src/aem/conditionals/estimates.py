@@ -1,0 +1,75 @@
+"""Estimates of log p for training: a few random nodes a conditional.
+
+*importance* is the paper's: Ẑ = mean of w at S draws of the proposal.
+
+*ranking* puts the data point among the nodes. Over S + 1 iid nodes, w(x) / Σ w is the probability
+that x is the data point given the set, whatever the set: training it is a ranking problem whose
+optimum is w ∝ p / q for any S, and log p̂ − log q ≤ log(S + 1), so nothing can run away while the
+proposal does not cover the data yet. With stratified nodes the data point takes the place of the
+node in its own stratum. Then again each set holds one point a stratum, one of them the data, and
+the posterior over which is w / Σ w: the same exactness with less variance. (Adding it as an extra
+node would not be: the set then betrays which stratum has two.)
+
+Nothing here sends a gradient into the proposal: nodes and log q are constants (paper, section 3.2).
+"""
+
+import math
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from aem.base.randomness import uniforms
+from aem.conditionals.batch import DEPTH, Conditionals
+from aem.conditionals.proposals.base import stratified_uniforms
+from aem.nn.kernels import applied, fuses_ranking
+
+Estimator = Literal["importance", "ranking"]
+
+
+def log_prob_estimate(
+    conditionals: Conditionals,
+    x: Float[Tensor, "*B"],
+    *,
+    nodes: int,
+    estimator: Estimator = "ranking",
+    stratified: bool = True,
+) -> tuple[Float[Tensor, "*B"], Float[Tensor, "*B"]]:
+    """(log p̂, log q) of the data under each conditional."""
+    proposal = conditionals.proposal
+    if estimator == "ranking" and stratified:
+        log_q, points, own = proposal.nodes_around(x, nodes)
+    else:
+        log_q = proposal.log_prob(x[..., None])[..., 0]
+        with torch.no_grad():
+            like = proposal.batch
+            u = (
+                stratified_uniforms(like, nodes)
+                if stratified
+                else uniforms((*like.shape, nodes), like)
+            )
+            points = torch.cat((x[..., None], proposal.transport(u)), dim=-1)
+            own = torch.zeros_like(x, dtype=torch.long)
+    if estimator == "ranking" and conditionals.form == "relative" and fuses_ranking(points):
+        from aem.nn.kernels.ranking import FusedRanking
+
+        f = conditionals.network(points).flatten(0, -2)
+        rank = applied(FusedRanking, f, own.flatten(), DEPTH)
+        return rank.view(x.shape) + log_q.detach(), log_q
+    log_w = conditionals.log_weight(points)
+    log_w_data = log_w.gather(-1, own[..., None])[..., 0]
+    log_w_nodes = log_w if estimator == "ranking" else log_w[..., 1:]
+    log_z = log_w_nodes.logsumexp(-1) - math.log(log_w_nodes.shape[-1])
+    return log_w_data + log_q.detach() - log_z, log_q
+
+
+def log_z_estimate(conditionals: Conditionals, *, nodes: int) -> Float[Tensor, "*B"]:
+    """log Ẑ with S stratified nodes.
+
+    Every conditional has its own random nodes, so over many rows the errors average out; nodes that
+    all rows share would leave an error common to them, and a model that seems better than it is.
+    """
+    proposal = conditionals.proposal
+    y = proposal.transport(stratified_uniforms(proposal.batch, nodes))
+    return conditionals.log_weight(y).logsumexp(-1) - math.log(nodes)

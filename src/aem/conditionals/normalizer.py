@@ -1,0 +1,240 @@
+"""log Z of each conditional, computed: adaptive quadrature in the conditional's own coordinate."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from aem.base.threads import alone, get_threads, spread
+from aem.conditionals.batch import Conditionals
+from aem.conditionals.coordinates import Chart, TailedChart, chart_for, unresolved
+from aem.conditionals.quadrature import (
+    NODES_PER_PANEL,
+    Budget,
+    Integrals,
+    Panels,
+    Samples,
+    integrate,
+    panel_nodes,
+)
+from aem.errors import AemError
+from aem.nn.rowwise import MANY
+
+# Enough to keep a processor busy, little against what its machine has.
+MEMORY = {"cpu": 2**28, "cuda": 2**32}
+# Nodes at a time, where their activations had better stay in a cache: whole blocks of their products.
+CACHED = {"cpu": 34 * MANY}
+PANEL_BYTES = 2048  # a panel with its node values, several times over while panels are rearranged
+# Literal energies may be large everywhere; below this exp() is about to leave the normal numbers.
+SMALLEST_LOG = -600.0
+# Nats a conditional. A float32 energy errs by some 1e-6 at a node and hardly in the mean: log Z of
+# trained and of random models moved by 1e-7. It serves for tolerances a hundred times as large.
+SINGLE_SUFFICES = 1e-5
+# Conditionals a thread integrates together, at least: with fewer, what lies between products would cost
+# more than another thread gains.
+FEWEST = 256
+LARGEST_LOG = 300.0  # whose square is still a number
+
+
+class DivergentNormalizer(AemError):
+    """Z is infinite: the density does not exist."""
+
+
+NAMED = 5  # rows a message names
+
+
+@dataclass(frozen=True)
+class Quadrature:
+    """How exactly, and with how much, a normaliser is computed."""
+
+    tolerance: float = 1e-3  # nats a row, all conditionals together
+    first_panels: int = 8
+    max_nodes: int = 2**20  # a conditional
+    memory: int = 0  # bytes of working memory, shared by the threads; 0: what suits the device
+
+    def __post_init__(self) -> None:
+        if not self.tolerance > 0:
+            raise AemError(f"the tolerance must be positive, not {self.tolerance}")
+        if self.first_panels < 1 or self.max_nodes < 1 or self.memory < 0:
+            raise AemError("panels, nodes and memory of a quadrature must be positive")
+
+    def bytes_on(self, device: torch.device) -> int:
+        """The working memory, on a CPU that of one thread."""
+        memory = self.memory or MEMORY.get(device.type, MEMORY["cpu"])
+        return memory // get_threads() if device.type == "cpu" else memory
+
+    def budget(self, conditionals: Conditionals) -> Budget:
+        """Half of the memory for nodes being evaluated, half for panels."""
+        device = conditionals.projected.device
+        half = self.bytes_on(device) // 2
+        fit = nodes_within(half, conditionals)
+        return Budget(
+            max_nodes=self.max_nodes,
+            chunk=min(fit, CACHED.get(device.type, fit)),
+            panels=max(half // PANEL_BYTES, 1),
+        )
+
+
+@dataclass(frozen=True)
+class Normalizer:
+    """log Z of N conditionals, its estimated error, and what it took; +∞ where Z diverges."""
+
+    log_z: Float[Tensor, " N"]
+    error: Float[Tensor, " N"]
+    outside: Float[Tensor, " N"]  # share of Z beyond the proposal's reach
+    nodes: Int[Tensor, " N"]
+    converged: Bool[Tensor, " N"]
+    chart: Chart
+    offset: Float[Tensor, " N"]  # the panels hold weights times e^(−offset)
+    panels: Panels | None = None
+
+    @staticmethod
+    def joined(conditionals: Conditionals, parts: Sequence["Normalizer"]) -> "Normalizer":
+        """The normalisers of conditionals that were computed a share at a time."""
+        shares = [len(part.log_z) for part in parts]
+        panels = None
+        kept = [part.panels for part in parts if part.panels is not None]
+        if kept:
+            firsts = torch.tensor([0, *shares[:-1]]).cumsum(0).tolist()
+            own = zip(kept, firsts, strict=True)
+            panels = Panels.concatenate([replace(p, problem=p.problem + k) for p, k in own])
+
+        def all_of(name: str) -> Tensor:
+            return torch.cat([getattr(part, name) for part in parts])
+
+        return Normalizer(
+            all_of("log_z"),
+            all_of("error"),
+            all_of("outside"),
+            all_of("nodes"),
+            all_of("converged"),
+            parts[0].chart.joined(conditionals, [part.chart for part in parts]),
+            all_of("offset"),
+            panels,
+        )
+
+
+def nodes_within(memory: int, conditionals: Conditionals) -> int:
+    """How many nodes fit into the memory: a few activations and mixture terms are alive at once."""
+    hidden = conditionals.projected.shape[-1]
+    mixture = getattr(conditionals.proposal, "locs", conditionals.projected[..., :1]).shape[-1]
+    per_node = 8 * (4 * hidden + 8 * mixture + 8 * conditionals.frequencies.shape[-1])
+    return max(memory // per_node, NODES_PER_PANEL)
+
+
+@alone()
+@torch.no_grad()
+def normalizer(
+    conditionals: Conditionals,
+    settings: Quadrature,
+    *,
+    tolerance: float,
+    keep_panels: bool = False,
+) -> Normalizer:
+    """log Z of a flat batch of conditionals (float64), each to `tolerance` nats."""
+    if tolerance >= SINGLE_SUFFICES and conditionals.form == "relative":
+        conditionals = conditionals.with_single_energy()
+    like = conditionals.projected
+    size = max(len(like), 1)
+    if like.device.type == "cpu":
+        size = max(-(-size // get_threads()), FEWEST)
+    if size >= len(like):
+        return _normalizer(conditionals, settings, tolerance, keep_panels)
+
+    def some(index: Tensor) -> Normalizer:
+        return _normalizer(conditionals.select(index), settings, tolerance, keep_panels)
+
+    shares = torch.arange(len(like)).split(size)
+    return Normalizer.joined(conditionals, list(spread(some, shares)))
+
+
+def _normalizer(
+    conditionals: Conditionals, settings: Quadrature, tolerance: float, keep_panels: bool
+) -> Normalizer:
+    """The same, all at once."""
+    chart = chart_for(conditionals, settings.first_panels)
+    divergent = torch.zeros_like(conditionals.projected[:, 0], dtype=torch.bool)
+    if isinstance(chart, TailedChart):
+        divergent = chart.diverges()
+    overflown = torch.zeros_like(divergent)
+    edges = chart.edges()
+    offset = _offsets(chart, edges, settings.budget(conditionals).chunk)
+
+    def integrand(problem: Tensor, t: Tensor, start: Tensor, end: Tensor) -> Samples:
+        own = chart.select(problem)
+        x = own.point(t)
+        # Nobody needs the numbers of a divergent problem: a constant ends it at once.
+        level = own.log_weight(t, x) - offset[problem, None]
+        level = torch.where(divergent[problem, None], 0.0, level)
+        overflown[problem[(level > LARGEST_LOG).any(-1)]] = True
+        mass = own.mass(start, end)
+        # The tails of a literal energy have panels of their own, and no frequency to go by.
+        doubtful = (start >= 0) & (end <= 1) & ~divergent[problem]
+        return Samples(
+            level.clamp(max=LARGEST_LOG).exp(),
+            own.measure(t, x),
+            mass,
+            mass * unresolved(own, x) * doubtful,
+        )
+
+    integrals: Integrals = integrate(
+        integrand,
+        len(conditionals.projected),
+        tolerance=tolerance,
+        edges=edges,
+        budget=settings.budget(conditionals),
+        comparable=chart.comparable,
+        keep_panels=keep_panels,
+    )
+    # log(Z ± e) stays within −log(1 − e/Z) of log Z; an error as large as Z bounds nothing.
+    relative = (integrals.error / integrals.value).clamp(max=1.0).masked_fill(overflown, 1.0)
+    return Normalizer(
+        torch.where(divergent, torch.inf, integrals.value.log() + offset),
+        torch.where(divergent, torch.inf, -torch.log1p(-relative)),
+        (1 - integrals.core / integrals.value).clamp_min(0),
+        integrals.nodes,
+        integrals.converged & ~divergent & ~overflown,
+        chart,
+        offset,
+        integrals.panels,
+    )
+
+
+def _offsets(chart: Chart, edges: Float[Tensor, " E"], chunk: int) -> Float[Tensor, " N"]:
+    """What to subtract from log integrands so that their exponentials are ordinary numbers.
+
+    Nothing for relative energies, whose weights lie between e^−32 and one.
+    """
+    count = len(chart.conditionals.projected)
+    if chart.conditionals.form == "relative":
+        return edges.new_zeros(count)
+    t = panel_nodes(edges[:-1], edges[1:]).reshape(-1)
+    parts = []
+    for index in torch.arange(count, device=edges.device).split(max(chunk // len(t), 1)):
+        own, places = chart.select(index), t.expand(len(index), -1)
+        parts.append(own.log_weight(places, own.point(places)).amax(-1))
+    highest = torch.cat(parts) if parts else edges.new_zeros(0)
+    return torch.where(highest < SMALLEST_LOG, highest, 0.0)
+
+
+def with_tolerance(settings: Quadrature, tolerance: float | None) -> Quadrature:
+    """The settings, at another tolerance if one is given."""
+    return settings if tolerance is None else replace(settings, tolerance=tolerance)
+
+
+def refuse_divergent(
+    log_z: Float[Tensor, "B D"], columns: tuple[str, ...], first_row: int = 0
+) -> None:
+    """Raise if a normaliser is infinite, naming where."""
+    divergent = log_z == torch.inf
+    if bool(divergent.any()):
+        rows, column = divergent.nonzero().unbind(-1)
+        here = rows[column == column[0]]
+        listed = ", ".join(str(first_row + r) for r in here[:NAMED].tolist())
+        raise DivergentNormalizer(
+            f"the normaliser of column '{columns[int(column[0])]}' is infinite for row {listed}"
+            f"{', …' if len(here) > NAMED else ''}: this model's literal energy does not decay, so it "
+            'has no density; train with energy = "relative", or a uniform proposal with bounds'
+        )

@@ -1,0 +1,1 @@
+"""Files from the web: transferred with progress, continued, verified, unpacked."""

@@ -1,0 +1,1 @@
+"""What a model is worth: scores by quadrature, importance sampling, AEM-KDE and the proposal."""

@@ -1,0 +1,154 @@
+"""The paper's score: log p̂ with Ẑ the mean weight of S draws of the proposal.
+
+Nodes are drawn, weighed and forgotten a chunk at a time, so memory does not grow with S. The
+logarithm of an unbiased Ẑ is biased: on average log Ẑ is too low by half the relative variance of
+Ẑ, and the score too high by as much. `bias` estimates that from the same weights.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from aem.base.threads import spread
+from aem.conditionals.batch import Conditionals
+from aem.conditionals.normalizer import nodes_within
+from aem.errors import AemError
+from aem.model.aem import AEM
+
+PUBLISHED_SAMPLES = 20_000  # S behind the paper's test scores
+MEMORY = 2**26  # bytes at once: enough to keep a processor busy, few enough to stay near its cache
+
+Watch = Callable[[int], None]  # told how many more rows are done
+
+
+def ignore(rows: int) -> None:
+    """A watch that does not look."""
+
+
+@dataclass(frozen=True)
+class Estimated:
+    """log Ẑ of N conditionals, and by how much it is too low on average (for iid nodes)."""
+
+    log_z: Float[Tensor, " N"]
+    bias: Float[Tensor, " N"]
+
+
+@dataclass(frozen=True)
+class ImportanceScores:
+    """Log densities of B rows by conditional, estimated, in the units of the data."""
+
+    log_prob: Float[Tensor, "B D"]
+    log_proposal: Float[Tensor, "B D"]
+    bias: Float[Tensor, "B D"]  # log_prob is too high by about this much
+
+
+def random_uniforms(
+    conditionals: int,
+    nodes: range,
+    samples: int,
+    *,
+    stratified: bool,
+    generator: torch.Generator,
+    dtype: torch.dtype = torch.float64,
+) -> Float[Tensor, "N S"]:
+    """Uniforms of the nodes in a range out of S, iid or one in each of S strata of [0, 1)."""
+    shape, device = (conditionals, len(nodes)), generator.device
+    u = torch.rand(shape, dtype=dtype, device=device, generator=generator)
+    if stratified:
+        strata = torch.arange(nodes.start, nodes.stop, dtype=dtype, device=device)
+        u = (strata + u) / samples
+    return u.clamp(max=1 - torch.finfo(dtype).eps / 2)  # rounding can reach one
+
+
+def ranges(total: int, step: int) -> Iterator[range]:
+    """[0, total) in pieces of at most `step`."""
+    for start in range(0, total, step):
+        yield range(start, min(start + step, total))
+
+
+def generator_for(seed: int, device: torch.device) -> torch.Generator:
+    """A stream of random numbers of one's own."""
+    generator = torch.Generator(device)
+    generator.manual_seed(seed)
+    return generator
+
+
+@torch.no_grad()
+def estimate_log_z(
+    conditionals: Conditionals,
+    samples: int,
+    *,
+    stratified: bool,
+    generator: torch.Generator,
+    memory: int = MEMORY,
+) -> Estimated:
+    """log Ẑ of a flat batch with S nodes each, summed up in float64."""
+    like = conditionals.proposal.batch
+    n = len(like)
+    first = like.new_full((n,), -torch.inf, dtype=torch.float64)
+    second = first.clone()
+    step = max(nodes_within(memory, conditionals) // max(n, 1), 1)
+    for nodes in ranges(samples, step):
+        u = random_uniforms(
+            n, nodes, samples, stratified=stratified, generator=generator, dtype=like.dtype
+        )
+        log_w = conditionals.log_weight(conditionals.proposal.transport(u)).double()
+        first = torch.logaddexp(first, log_w.logsumexp(-1))
+        second = torch.logaddexp(second, (2 * log_w).logsumexp(-1))
+    # Var(Ẑ) / Z² is about (Σw² / (Σw)² − 1/S); half of it is what the logarithm loses.
+    relative_variance = (second - 2 * first).exp() - 1 / samples
+    return Estimated(first - math.log(samples), 0.5 * relative_variance.clamp_min(0))
+
+
+def rows_within(memory: int, model: AEM, samples: int) -> int:
+    """How many rows to treat together: fewer where each brings more nodes."""
+    per_node = 8 * (4 * model.config.energy_hidden + 8 * model.config.components)
+    return max(memory // (per_node * model.config.features * min(samples, 64)), 1)
+
+
+@torch.no_grad()
+def importance_scores(
+    model: AEM,
+    x: Float[Tensor, "B D"],
+    context: Float[Tensor, "B Q"] | None = None,
+    *,
+    samples: int = PUBLISHED_SAMPLES,
+    stratified: bool = False,
+    seed: int = 0,
+    memory: int = MEMORY,
+    watch: Watch = ignore,
+) -> ImportanceScores:
+    """Estimate the log density of each row with S nodes a conditional, independent between rows."""
+    if samples < 1:
+        raise AemError(f"importance sampling needs at least one sample, not {samples}")
+    z = model.standardise(x)
+    context = model.standardise_context(context)
+    log_scale = model.scale.double().log()
+
+    def score(some: range) -> tuple[Tensor, Tensor, Tensor]:
+        rows = z[some.start : some.stop]
+        flat = model.conditionals(
+            rows, None if context is None else context[some.start : some.stop]
+        ).flatten()
+        generator = generator_for((seed * 1_000_003 + some.start) % 2**63, z.device)
+        point = rows.reshape(-1, 1)
+        log_q = flat.proposal.log_prob(point)[:, 0].double().reshape(rows.shape) - log_scale
+        log_w = flat.log_weight(point)[:, 0].double().reshape(rows.shape)
+        estimated = estimate_log_z(
+            flat, samples, stratified=stratified, generator=generator, memory=memory
+        )
+        log_z, bias = (t.reshape(rows.shape) for t in (estimated.log_z, estimated.bias))
+        return log_q + log_w - log_z, log_q, bias
+
+    parts: list[tuple[Tensor, Tensor, Tensor]] = []
+    some = ranges(len(z), rows_within(memory, model, samples))
+    for part in spread(score, some, device=z.device.type):
+        parts.append(part)
+        watch(len(part[0]))
+    if not parts:
+        return ImportanceScores(*(z.double() for _ in range(3)))
+    return ImportanceScores(*(torch.cat(column) for column in zip(*parts, strict=True)))

@@ -1,0 +1,222 @@
+"""AEM-KDE: a kernel density estimate of the AEM that is normalised without any integral.
+
+For each conditional, S proposal draws y_s with normalised importance weights w̄_s carry Gaussian
+kernels of bandwidth h, and the proposal itself fills what they leave uncovered:
+
+    p_kde(x_d) = α q(x_d) + (1 − α) Σ_s w̄_s N(x_d; y_s, h²)
+
+Each part integrates to one over x_d, so p_kde does too, whatever the energy: its mean
+log-likelihood is that of a true density. To make it *one* density, a function of the row alone,
+every row uses the same S uniforms for feature d; the draws differ because the proposals do.
+
+h (in standard deviations of the column, shared by all conditionals) and α are fitted on validation
+rows. For a given h the likelihood is concave in α, so α is found by bisection of its derivative; h
+comes from a grid, then from a finer one around its best point.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from aem.base.threads import spread
+from aem.conditionals.normalizer import nodes_within
+from aem.conditionals.proposals.base import LOG_ROOT_2PI
+from aem.errors import AemError
+from aem.evaluation.importance import (
+    MEMORY,
+    Watch,
+    generator_for,
+    ignore,
+    random_uniforms,
+    ranges,
+    rows_within,
+)
+from aem.model.aem import AEM
+
+SAMPLES = 1000
+COARSE = tuple(2.0**-k for k in range(15))  # 1 … 6e-5 standard deviations
+FINE = tuple(2.0 ** (k / 4) for k in range(-3, 4))  # around the best coarse one
+BISECTIONS = 50
+
+
+@dataclass(frozen=True)
+class KDE:
+    """The two fitted numbers and what fixes the draws."""
+
+    bandwidth: float  # h, standardised
+    proposal_weight: float  # α
+    samples: int = SAMPLES  # S
+    stratified: bool = True
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.samples < 1:
+            raise AemError(f"AEM-KDE needs at least one sample, not {self.samples}")
+        if not self.bandwidth > 0:
+            raise AemError(f"the bandwidth must be positive, not {self.bandwidth}")
+        if not 0 <= self.proposal_weight <= 1:
+            raise AemError(f"the proposal's weight must lie in [0, 1], not {self.proposal_weight}")
+
+    def log_prob(
+        self,
+        model: AEM,
+        x: Float[Tensor, "B D"],
+        context: Float[Tensor, "B Q"] | None = None,
+        *,
+        memory: int = MEMORY,
+        watch: Watch = ignore,
+    ) -> Float[Tensor, "B D"]:
+        """Log density of each conditional of each row, in the units of the data (float64)."""
+        log_q, log_k = log_components(
+            model,
+            x,
+            context,
+            bandwidths=(self.bandwidth,),
+            samples=self.samples,
+            stratified=self.stratified,
+            seed=self.seed,
+            memory=memory,
+            watch=watch,
+        )
+        return mix(log_q, log_k[0], self.proposal_weight)
+
+
+def mix(log_q: Tensor, log_k: Tensor, proposal_weight: float) -> Tensor:
+    """log(α q + (1 − α) k)."""
+    alpha = torch.tensor(proposal_weight, dtype=log_q.dtype, device=log_q.device)
+    return torch.logaddexp(alpha.log() + log_q, torch.log1p(-alpha) + log_k)
+
+
+@torch.no_grad()
+def log_components(
+    model: AEM,
+    x: Float[Tensor, "B D"],
+    context: Float[Tensor, "B Q"] | None = None,
+    *,
+    bandwidths: Sequence[float],
+    samples: int = SAMPLES,
+    stratified: bool = True,
+    seed: int = 0,
+    memory: int = MEMORY,
+    watch: Watch = ignore,
+) -> tuple[Float[Tensor, "B D"], Float[Tensor, "M B D"]]:
+    """(log q, log of the kernel sum at each of M bandwidths), from one pass over the nodes.
+
+    The energies are what costs; once a node has its weight, M kernels are as good as free.
+    """
+    z = model.standardise(x)
+    context = model.standardise_context(context)
+    d = z.shape[1]
+    uniforms = random_uniforms(
+        d,
+        range(samples),
+        samples,
+        stratified=stratified,
+        generator=generator_for(seed, torch.device("cpu")),
+    ).to(z)
+    uniforms = uniforms.clamp(max=1 - torch.finfo(z.dtype).eps / 2)
+
+    def score(some: range) -> tuple[Tensor, Tensor]:
+        chosen = slice(some.start, some.stop)
+        rows = z[chosen]
+        flat = model.conditionals(rows, None if context is None else context[chosen]).flatten()
+        point = rows.reshape(-1, 1)
+        log_q = flat.proposal.log_prob(point).double().reshape(rows.shape)
+        n = len(point)
+        total = z.new_full((n,), -torch.inf, dtype=torch.float64)
+        sums = z.new_full((len(bandwidths), n), -torch.inf, dtype=torch.float64)
+        for nodes in ranges(samples, max(nodes_within(memory, flat) // n, 1)):
+            u = uniforms[:, nodes.start : nodes.stop]
+            y = flat.proposal.transport(u.expand(len(rows), *u.shape).reshape(n, -1))
+            log_w = flat.log_weight(y)
+            total = torch.logaddexp(total, log_w.logsumexp(-1).double())
+            distance = 0.5 * (point - y).square()
+            for m, h in enumerate(bandwidths):
+                near = (log_w - distance / h**2).logsumexp(-1).double()
+                sums[m] = torch.logaddexp(sums[m], near)
+        widths = torch.tensor(bandwidths, dtype=torch.float64, device=z.device)
+        kernels = sums - total - widths.log()[:, None] - LOG_ROOT_2PI
+        return log_q, kernels.reshape(len(bandwidths), *rows.shape)
+
+    log_q = [z.new_empty((0, d), dtype=torch.float64)]
+    log_k = [z.new_empty((len(bandwidths), 0, d), dtype=torch.float64)]
+    some = ranges(len(z), rows_within(memory, model, samples))
+    for own_q, own_k in spread(score, some, device=z.device.type):
+        log_q.append(own_q)
+        log_k.append(own_k)
+        watch(len(own_q))
+    log_scale = model.scale.double().log()
+    return torch.cat(log_q) - log_scale, torch.cat(log_k, 1) - log_scale
+
+
+def best_proposal_weight(log_q: Float[Tensor, " N"], log_k: Float[Tensor, " N"]) -> float:
+    """The α that maximises mean log(α q + (1 − α) k), not below 1 / (N + 1).
+
+    The floor is what N validation values can say about places the kernels do not reach; without it
+    one test value out there would cost everything.
+    """
+    ratio = log_k - log_q
+    ratio = ratio[~ratio.isnan()]  # impossible under both: no α helps
+    small = torch.exp(-ratio.abs())
+    kernel_wins = ratio > 0
+    low, high = 1 / (len(log_q) + 1), 1.0
+    if not len(ratio):
+        return high
+    for _ in range(BISECTIONS):
+        alpha = 0.5 * (low + high)
+        # d/dα log(α + (1 − α) r), written with whichever of r and 1/r is below one.
+        slope = torch.where(
+            kernel_wins,
+            (small - 1) / (alpha * small + (1 - alpha)),
+            (1 - small) / (alpha + (1 - alpha) * small),
+        ).mean()
+        if bool(slope > 0):
+            low = alpha
+        else:
+            high = alpha
+    return 0.5 * (low + high)
+
+
+def fit_kde(
+    model: AEM,
+    validation: Float[Tensor, "B D"],
+    context: Float[Tensor, "B Q"] | None = None,
+    *,
+    samples: int = SAMPLES,
+    stratified: bool = True,
+    seed: int = 0,
+    memory: int = MEMORY,
+    watch: Watch = ignore,
+) -> KDE:
+    """Bandwidth and mixing weight of greatest validation likelihood; looks at each row twice."""
+    if not len(validation):
+        raise AemError("AEM-KDE needs validation rows to fit its bandwidth")
+    best, best_score = KDE(1.0, 1.0, samples, stratified, seed), -math.inf
+
+    def look(bandwidths: Sequence[float]) -> None:
+        nonlocal best, best_score
+        log_q, log_k = log_components(
+            model,
+            validation,
+            context,
+            bandwidths=bandwidths,
+            samples=samples,
+            stratified=stratified,
+            seed=seed,
+            memory=memory,
+            watch=watch,
+        )
+        for h, kernels in zip(bandwidths, log_k, strict=True):
+            alpha = best_proposal_weight(log_q.flatten(), kernels.flatten())
+            mixed = mix(log_q, kernels, alpha)
+            score = float(mixed[mixed > -torch.inf].sum())
+            if score > best_score:
+                best, best_score = KDE(h, alpha, samples, stratified, seed), score
+
+    look(COARSE)
+    look([best.bandwidth * factor for factor in FINE if factor != 1.0])
+    return best

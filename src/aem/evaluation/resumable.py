@@ -1,0 +1,122 @@
+"""What an evaluation has computed, kept in files: a second run goes on, or has nothing to do.
+
+Each file carries a fingerprint of everything its numbers depend on. A file with another one is
+somebody else's, and is written anew.
+"""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from aem.base.files import FORMAT, FORMAT_VERSION, read_tensors, write_json, write_tensors
+from aem.base.progress import Report
+from aem.errors import AemError
+from aem.model.ensemble import Member
+
+Columns = dict[str, Tensor]  # numbers a row, float64, on the CPU
+Fingerprint = dict[str, Any]
+
+SECONDS_BETWEEN_WRITES = 10.0
+SECONDS_A_BLOCK = 0.5  # one that takes less may grow
+
+
+def digest_of_members(members: Sequence[Member]) -> str:
+    """Of all weights, orders, symmetries and lenses."""
+    state = hashlib.sha256()
+    for member in members:
+        state.update(repr(member.order).encode())
+        if member.symmetry is not None:
+            state.update(member.symmetry.tobytes())
+        state.update(repr(member.lenses).encode() if member.lenses else b"")
+        for name, tensor in member.model.state_dict().items():
+            state.update(name.encode())
+            state.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return state.hexdigest()
+
+
+def digest_of_rows(rows: NDArray[np.floating]) -> str:
+    """Of a split."""
+    return hashlib.sha256(np.ascontiguousarray(rows).tobytes()).hexdigest()
+
+
+def remember(
+    path: Path, fingerprint: Fingerprint, compute: Callable[[], dict[str, Any]]
+) -> dict[str, Any]:
+    """A small result from its file, or computed and written there."""
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        if kept["fingerprint"] == fingerprint:
+            return dict(kept["result"])
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # not there, or not ours: computing it again mends both
+    result = compute()
+    write_json(path, {"fingerprint": fingerprint, "result": result})
+    return result
+
+
+def accumulate(
+    path: Path,
+    fingerprint: Fingerprint,
+    rows: Float[Tensor, "B D"],
+    compute: Callable[[Float[Tensor, "N D"], int], Columns],
+    *,
+    block: int,
+    grows: bool = False,
+    seconds: float,
+    report: Callable[[int, int], None],
+) -> Columns:
+    """Score rows block by block until all are done or time is up; at least one block is.
+
+    `compute` gets some rows and the number of the first; blocks always begin at multiples of
+    `block`, so that what is drawn at random for one does not depend on where a run was stopped.
+    Where nothing is drawn a block may grow instead, as long as there is time between two reports.
+    """
+    parts = _read(path, fingerprint)
+    done = len(next(iter(parts[0].values()))) if parts else 0
+    started = written = time.monotonic()
+    while done < len(rows):
+        began = time.monotonic()
+        first = done if grows else done - done % block
+        fresh = compute(rows[first : first + block], first)
+        # The last block of a smaller request was cut short: only its end is new.
+        parts.append({k: v[done - first :].double().cpu() for k, v in fresh.items()})
+        done = first + len(next(iter(fresh.values())))
+        report(done, len(rows))
+        now = time.monotonic()
+        if grows and now - began < SECONDS_A_BLOCK:
+            block *= 2
+        late = bool(seconds) and now - started > seconds
+        if late or done == len(rows) or now - written > SECONDS_BETWEEN_WRITES:
+            parts = [_joined(parts)]
+            header = {"format": FORMAT, "format_version": FORMAT_VERSION, "kind": "scores"}
+            write_tensors(path, parts[0], {**header, "fingerprint": fingerprint})
+            written = now
+        if late:
+            break
+    return {k: v[: len(rows)] for k, v in _joined(parts).items()}
+
+
+def _joined(parts: list[Columns]) -> Columns:
+    return {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
+
+
+def _read(path: Path, fingerprint: Fingerprint) -> list[Columns]:
+    try:
+        columns, metadata = read_tensors(path, "scores")
+    except AemError:
+        return []
+    return [columns] if metadata.get("fingerprint") == fingerprint and columns else []
+
+
+def watching(report: Report, what: str) -> Callable[[int, int], None]:
+    """A report under one name."""
+    return lambda done, total: report(what, done, total)

@@ -1,0 +1,88 @@
+"""Scores of rows as a record: means with what a mean hides, and what a subset says of the whole."""
+
+import math
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from aem.evaluation.resumable import Columns
+from aem.evaluation.side_by_side import summarise
+
+
+def describe(
+    log_prob: Float[Tensor, " N"], proposal: Float[Tensor, " B"] | None = None
+) -> dict[str, Any]:
+    """Mean, two standard errors, median and worst row of the rows that have a density.
+
+    The proposal is known on all B rows of the split and goes up and down with every other score, so
+    the mean over the whole split is best estimated as the proposal's mean there plus the mean
+    difference on the first N rows (a control variate).
+    """
+    exists = ~log_prob.isnan()
+    kept = log_prob[exists]
+    record: dict[str, Any] = {"rows": len(log_prob), "rows_without_density": int((~exists).sum())}
+    if not len(kept):
+        return record
+    labels = exists.nonzero()[:, 0].numpy()
+    record |= {k: v for k, v in asdict(summarise(kept, labels)).items() if k != "rows"}
+    if proposal is not None:
+        difference = summarise(kept - proposal[: len(log_prob)][exists])
+        whole = summarise(proposal)
+        record["above_proposal"] = difference.mean
+        record["above_proposal_2se"] = difference.two_se
+        record["whole_split"] = whole.mean + difference.mean
+        # On all rows this is the plain mean; on few, two nearly independent sources of chance.
+        record["whole_split_2se"] = (
+            record["two_se"]
+            if len(kept) == len(proposal)
+            else math.hypot(whole.two_se, difference.two_se)
+        )
+    return record
+
+
+def describe_quadrature(
+    columns: Columns, proposal: Float[Tensor, " B"], tolerance: float
+) -> dict[str, Any]:
+    """The same with the errors that the quadrature states."""
+    record = describe(columns["log_prob"], proposal)
+    exists = ~columns["log_prob"].isnan()
+    error = columns["error"][exists]
+    if len(error):
+        record |= {
+            "error": float(error.mean()),
+            "largest_error": float(error.max()),
+            "rows_beyond_tolerance": int((error > tolerance).sum()),
+            "within_reach": float(columns["within_reach"][exists].mean()),
+            "nodes": float(columns["nodes"].nanmean()),
+        }
+    return record
+
+
+def describe_importance(
+    columns: Columns, proposal: Float[Tensor, " B"], samples: int
+) -> dict[str, Any]:
+    """The same with what the draws add to the mean: scatter, and a bias upwards."""
+    bias = float(columns["bias"].mean())
+    noise = 2 * math.sqrt(2 * bias / len(columns["bias"])) if bias >= 0 else math.nan
+    added = {"samples": samples, "bias": bias, "noise_2se": noise}
+    return describe(columns["log_prob"], proposal) | added
+
+
+def difference(one: Columns, other: Columns) -> dict[str, Any]:
+    """The first score minus the second on the rows both have seen."""
+    rows = min(len(one["log_prob"]), len(other["log_prob"]))
+    values = one["log_prob"][:rows] - other["log_prob"][:rows]
+    values = values[values.isfinite()]
+    if not len(values):
+        return {"rows": 0}
+    summary = summarise(values)
+    return {"mean": summary.mean, "two_se": summary.two_se, "rows": len(values)}
+
+
+def two_standard_errors(values: NDArray[np.float64]) -> float:
+    """Twice the standard error of the mean."""
+    return float(2 * values.std(ddof=1) / len(values) ** 0.5)

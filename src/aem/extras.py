@@ -1,0 +1,47 @@
+"""Packages that only some users need: imported where they are needed, or named with their extra."""
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, Literal
+
+from aem.errors import AemError
+
+Extra = Literal["data", "paper"]
+
+
+def require(module: str, purpose: str, extra: Extra) -> Any:
+    """Import a module of an optional package, or say in one sentence what installs it.
+
+    Args:
+        module: the module's full name.
+        purpose: what needs it, as the beginning of a sentence.
+        extra: the extra of `aem` that brings the package.
+    """
+    check_installed(module.partition(".")[0], purpose, extra)
+    return import_module(module)
+
+
+def check_installed(package: str, purpose: str, extra: Extra) -> None:
+    """Refuse to go on without an optional package, before it is imported.
+
+    Args:
+        package: the name it is imported by.
+        purpose: what needs it, as the beginning of a sentence.
+        extra: the extra of `aem` that brings the package.
+    """
+    if not installed(package):
+        raise AemError(
+            f"{purpose} needs the package {package}: pip install 'aem[{extra}]' installs it."
+        )
+
+
+def installed(package: str) -> bool:
+    """Whether a package can be imported.
+
+    Args:
+        package: the name it is imported by.
+    """
+    try:
+        return find_spec(package) is not None
+    except ValueError:  # something stands in its place
+        return False

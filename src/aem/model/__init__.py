@@ -1,0 +1,1 @@
+"""Densities of columns: the AEM, its transforms, scores, samples, mixtures and files."""

@@ -1,0 +1,253 @@
+"""A Gaussian mixture of all columns together, fitted by expectation maximisation.
+
+It is where the proposals of an automatic fit start (`aem.conditionals.proposals.anchored`): on a
+small table it is hard to beat, and what a network adds to it can be judged on held-out rows.
+
+Covariances are shrunk towards the one the components share: with few rows a component keeps the
+common shape, with many it has its own. A last, wide component holds a small fixed share, so that no
+row, however far out, is impossible.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+from scipy.special import logsumexp
+from sklearn.cluster import KMeans
+
+from aem.base.threads import spread
+from aem.nn.rowwise import MANY, linear
+
+Array = NDArray[np.float64]
+
+Moments = tuple[Array, Array, Array]  # counts, sums and sums of products
+LogDensities = Callable[[slice], Array]
+
+BLOCK = 2048  # rows that a thread treats together
+WIDE_SHARE = 1e-4
+WIDE_SCALE = 10.0  # of the whole table's deviations
+SMALLEST_VARIANCE = 1e-6  # of standardised columns
+MOST_ROWS = 30_000  # more rows teach a mixture nothing
+MOST_PRODUCTS = 3e7  # numbers: 240 MB
+ITERATIONS = 80
+CONCENTRATIONS = 3
+SETTLED = 1e-4  # nats a row an iteration must gain to go on
+
+
+@dataclass(frozen=True)
+class JointMixture:
+    """K Gaussians over D standardised columns: log weights, means, lower Cholesky factors."""
+
+    log_weights: Array  # [K]
+    means: Array  # [K, D]
+    factors: Array  # [K, D, D]
+
+    def log_prob(self, z: Array) -> Array:
+        """Log density of each row."""
+        density: Array = logsumexp(self.by_component(z), axis=1)
+        return density
+
+    def by_component(self, z: Array) -> Array:
+        """Log densities [B, K] of each row and component, with its weight."""
+        terms = np.empty((len(z), len(self.log_weights)))
+        constant = 0.5 * z.shape[1] * math.log(2 * math.pi)
+        identity = np.eye(z.shape[1])
+        for k, factor in enumerate(self.factors):
+            white = solve_triangular(factor, identity, lower=True)
+            u = _products(z - self.means[k], white)
+            terms[:, k] = -0.5 * np.square(u).sum(1) - np.log(np.diag(factor)).sum() - constant
+        return terms + self.log_weights
+
+    def by_column(self, z: Array) -> Array:
+        """Log densities [B, D] of each column by itself."""
+        scales = np.sqrt(np.square(self.factors).sum(-1))
+        density = np.empty(z.shape)
+        for d in range(z.shape[1]):
+            u = (z[:, d, None] - self.means[:, d]) / scales[:, d]
+            density[:, d] = logsumexp(self.log_weights - np.log(scales[:, d]) - 0.5 * u * u, axis=1)
+        return density - 0.5 * math.log(2 * math.pi)
+
+    def blurred(self, deviation: float) -> "JointMixture":
+        """The distribution of rows with normal noise added to every column."""
+        covariances = self.factors @ self.factors.transpose(0, 2, 1)
+        covariances += deviation**2 * np.eye(self.means.shape[1])
+        factors: Array = np.linalg.cholesky(covariances).astype(np.float64)
+        return JointMixture(self.log_weights, self.means, factors)
+
+    @staticmethod
+    def pooled(mixtures: Sequence["JointMixture"]) -> "JointMixture":
+        """Equal parts of several mixtures."""
+        return JointMixture(
+            np.concatenate([m.log_weights for m in mixtures]) - math.log(len(mixtures)),
+            np.concatenate([m.means for m in mixtures]),
+            np.concatenate([m.factors for m in mixtures]),
+        )
+
+    def repeated(self, copies: int) -> "JointMixture":
+        """The same with every component but the last, the wide one, as several equal ones."""
+        weights = np.append(
+            np.repeat(self.log_weights[:-1] - math.log(copies), copies), self.log_weights[-1]
+        )
+        means = np.vstack((np.repeat(self.means[:-1], copies, axis=0), self.means[-1:]))
+        factors = np.concatenate((np.repeat(self.factors[:-1], copies, axis=0), self.factors[-1:]))
+        return JointMixture(weights, means, factors)
+
+    def with_wide_component(self, z: Array) -> "JointMixture":
+        """The same and, with a small share, the shape of the whole table many times enlarged."""
+        wide = np.linalg.cholesky(np.cov(z.T).reshape(z.shape[1], -1) + 0.1 * np.eye(z.shape[1]))
+        return JointMixture(
+            np.append(self.log_weights + math.log1p(-WIDE_SHARE), math.log(WIDE_SHARE)),
+            np.vstack((self.means, z.mean(0))),
+            np.concatenate((self.factors, WIDE_SCALE * wide[None])),
+        )
+
+
+def _products(rows: Array, matrix: Array) -> Array:
+    """A matrix times each row, whatever rows surround it."""
+    found: Array = linear(torch.from_numpy(rows), torch.from_numpy(matrix), block=MANY).numpy()
+    return found
+
+
+class Rows:
+    """Standardised rows to fit mixtures to, with their products: EM is then two matrix products.
+
+    A log density of a Gaussian is linear in the products of a row's columns, and so are the moments
+    of a component. Where these are too many to keep, components are taken one by one.
+    """
+
+    def __init__(self, z: Array, seed: int) -> None:
+        if len(z) > MOST_ROWS:
+            chosen = np.random.default_rng(seed).choice(len(z), MOST_ROWS, replace=False)
+            z = z[chosen]
+        self.z = z
+        rows, columns = z.shape
+        self.pairs = np.tril_indices(columns)
+        self.products: Array | None = None
+        if rows * (len(self.pairs[0]) + columns + 1) <= MOST_PRODUCTS:
+            parts = (z[:, self.pairs[0]] * z[:, self.pairs[1]], z, np.ones((rows, 1)))
+            self.products = np.concatenate(parts, axis=1)
+        self._starts: dict[tuple[int, int], NDArray[np.int32]] = {}
+
+    def clusters(self, count: int, seed: int) -> NDArray[np.int32]:
+        """Where expectation maximisation starts."""
+        if (count, seed) not in self._starts:
+            found = KMeans(count, n_init=1, random_state=seed).fit_predict(self.z)
+            self._starts[count, seed] = found
+        return self._starts[count, seed]
+
+    def blocks(self) -> list[slice]:
+        """Rows that are treated together."""
+        return [slice(start, start + BLOCK) for start in range(0, len(self.z), BLOCK)]
+
+    def log_densities(self, mixture: JointMixture) -> LogDensities:
+        """Of each row and component, with its weight: a function of a block."""
+        if self.products is None:
+            return lambda block: mixture.by_component(self.z[block])
+        lower, upper = self.pairs
+        columns = self.z.shape[1]
+        whitening = np.linalg.inv(mixture.factors)
+        precision = whitening.transpose(0, 2, 1) @ whitening
+        slopes = np.einsum("kij,kj->ki", precision, mixture.means)
+        log_scale = np.log(np.diagonal(mixture.factors, axis1=1, axis2=2)).sum(1)
+        constant = mixture.log_weights - log_scale - 0.5 * columns * math.log(2 * math.pi)
+        constant -= 0.5 * (slopes * mixture.means).sum(1)
+        quadratic = precision[:, lower, upper] * np.where(lower == upper, -0.5, -1.0)
+        coefficients = np.hstack((quadratic, slopes, constant[:, None])).T
+        products = self.products
+        return lambda block: products[block] @ coefficients
+
+    def moments(self, shares: Array, block: slice) -> Moments:
+        """Counts [K], sums [K, D] and sums of products [K, D, D] of rows shared out like this."""
+        columns = self.z.shape[1]
+        if self.products is None:
+            z = self.z[block]
+            products = np.stack([(z * share[:, None]).T @ z for share in shares.T])
+            return shares.sum(0), shares.T @ z, products
+        sums = shares.T @ self.products[block]
+        products = np.empty((len(sums), columns, columns))
+        lower, upper = self.pairs
+        products[:, lower, upper] = products[:, upper, lower] = sums[:, : len(lower)]
+        return sums[:, -1], sums[:, len(lower) : -1], products
+
+
+def fit_mixture(
+    z: Array | Rows, components: int, prior: float, seed: int, iterations: int = ITERATIONS
+) -> JointMixture:
+    """Fit K Gaussians to standardised rows; `prior` is how many rows the shared shape counts for."""
+    rows = z if isinstance(z, Rows) else Rows(z, seed)
+    first = np.eye(components)[rows.clusters(components, seed)]
+
+    def begin(block: slice) -> Moments:
+        return rows.moments(first[block], block)
+
+    moments, last = _total(spread(begin, rows.blocks())), -math.inf
+    for _ in range(iterations):
+        mixture = _maximise(moments, len(rows.z), prior)
+        moments, level = _expect(rows, mixture)
+        if level - last < SETTLED:
+            break
+        last = level
+    return mixture
+
+
+def _expect(rows: Rows, mixture: JointMixture) -> tuple[Moments, float]:
+    """Moments of the components as the mixture shares rows out, and the rows' mean log density."""
+    log_densities = rows.log_densities(mixture)
+
+    def expect(block: slice) -> tuple[Moments, float]:
+        shares, level = _share_out(log_densities(block))
+        return rows.moments(shares, block), level
+
+    moments, levels = zip(*spread(expect, rows.blocks()), strict=True)
+    return _total(moments), sum(levels) / len(rows.z)
+
+
+def _total(moments: Iterable[Moments]) -> Moments:
+    """Of all blocks, added in their order."""
+    counts, sums, products = zip(*moments, strict=True)
+    return sum(counts), sum(sums), sum(products)
+
+
+def _share_out(terms: Array) -> tuple[Array, float]:
+    """How much of each row is each component's, and the sum of the rows' log densities."""
+    largest = terms.max(axis=1, keepdims=True)
+    shares: Array = np.exp(np.subtract(terms, largest, out=terms), out=terms)
+    total = shares.sum(axis=1, keepdims=True)
+    level = float((largest + np.log(total)).sum())
+    return np.divide(shares, total, out=shares), level
+
+
+def _maximise(moments: Moments, rows: int, prior: float) -> JointMixture:
+    """The mixture that makes rows with these moments most likely."""
+    counts, sums, products = moments
+    columns = sums.shape[1]
+    counts = counts + 1e-9
+    means = sums / counts[:, None]
+    scatter = products - counts[:, None, None] * (means[:, :, None] * means[:, None, :])
+    common = scatter.sum(0) / rows
+    # Few rows for many columns leave directions without any variance: lean on the columns' own.
+    lean = columns / (columns + rows)
+    common = (1 - lean) * common + lean * np.diag(np.diag(common))
+    covariances = (scatter + prior * common) / (counts + prior)[:, None, None]
+    covariances += SMALLEST_VARIANCE * np.eye(columns)
+    weights = (counts + 1) / (counts + 1).sum()
+    return JointMixture(np.log(weights), means, np.linalg.cholesky(covariances))
+
+
+def central_rows(x: Array, share: float) -> NDArray[np.bool_]:
+    """Which rows remain when the given share that one Gaussian finds least likely is left out.
+
+    Outliers that stand together would earn a component of their own; a single Gaussian has none to
+    give, and fitted again to the rows that remain it no longer leans towards them.
+    """
+    kept = np.ones(len(x), dtype=bool)
+    spread = x.std(0)
+    z = (x - x.mean(0)) / np.where(spread > 0, spread, 1.0)
+    for _ in range(CONCENTRATIONS):
+        level = fit_mixture(z[kept], 1, float(x.shape[1]), 0).log_prob(z)
+        kept = level >= np.quantile(level, share)
+    return kept

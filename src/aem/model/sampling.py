@@ -1,0 +1,235 @@
+"""Drawing rows: feature by feature, each from its own one-dimensional conditional.
+
+*exact*: accept a draw y of the proposal with probability w(y); see `aem.conditionals.batch` for why the
+relative form makes this exact. A conditional needs 1/Z draws on average.
+*inverse*: a uniform through the inverse of the conditional's CDF; exact to the quadrature's tolerance
+in every form of the energy, and what is left where acceptance is hopeless.
+*resample*: the paper's, one of N proposal draws in proportion to its weight; exact as N → ∞.
+*proposal*: the proposal itself.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, TypeVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from aem.base.randomness import drawing_from, generator, seeds, uniforms
+from aem.base.threads import spread
+from aem.conditionals.batch import Conditionals, representatives
+from aem.conditionals.cdf import PanelCDF
+from aem.conditionals.normalizer import PANEL_BYTES, Quadrature, normalizer, refuse_divergent
+from aem.errors import AemError
+from aem.model.scoring import blocks, context_groups, solve, split_groups
+
+if TYPE_CHECKING:
+    from aem.model.aem import AEM
+
+Drawn = TypeVar("Drawn")
+
+RESAMPLED = 100  # proposals a resampled value is chosen from, as in the paper
+# Rows drawn together bound memory and keep a thread, or a GPU, busy; with few blocks, threads would
+# not finish at the same time.
+BLOCK = {"cpu": 2**13, "cuda": 2**14}
+FEWEST_ROWS, BLOCKS = 2**10, 4
+MOST_ROUNDS = 200
+MOST_TRIES = 64  # of a value a round
+BUSY = {"cuda": 2**17}  # points a round, at least: fewer leave the device idle
+
+
+def draw(
+    model: "AEM", rows: int, context: Float[Tensor, "B Q"] | None, method: str
+) -> Float[Tensor, "B D"]:
+    """Draw standardised rows, a block at a time."""
+    if method not in SAMPLERS:
+        raise AemError(f"unknown sampling method '{method}'; known: {', '.join(SAMPLERS)}")
+    sampler = SAMPLERS[method]
+
+    def some(block: slice) -> Tensor:
+        own = None if context is None else context[block]
+        sequence = model.sequence(block.stop - block.start, own)
+        columns = []
+        for _ in range(model.config.features):
+            value = sampler(sequence.next())
+            sequence.push(value)
+            columns.append(value)
+        return torch.stack(columns, -1)
+
+    parts = list(drawn_in_blocks(some, rows, model.shift.device))
+    return torch.cat(parts) if parts else model.shift.new_zeros(0, model.config.features)
+
+
+def drawn_in_blocks(
+    draw: Callable[[slice], Drawn], rows: int, device: torch.device
+) -> Iterator[Drawn]:
+    """What `draw` makes of each block of so many rows, each from a random stream of its own.
+
+    How rows are cut into blocks and what their streams are depends on no number of threads.
+    """
+    size = BLOCK[device.type]
+    if device.type == "cpu":
+        size = min(max(-(-rows // BLOCKS), FEWEST_ROWS), size)
+    starts = range(0, rows, size)
+
+    def some(start_and_seed: tuple[int, int]) -> Drawn:
+        start, seed = start_and_seed
+        with drawing_from(seed, device):
+            return draw(slice(start, min(start + size, rows)))
+
+    return spread(some, zip(starts, seeds(len(starts)), strict=True), device=device.type)
+
+
+def proposal_draws(conditionals: Conditionals, count: int) -> Float[Tensor, "B S"]:
+    """S iid draws of each proposal."""
+    like = conditionals.proposal.batch
+    u = uniforms((*like.shape, count), like)
+    return conditionals.proposal.transport(u)
+
+
+def from_proposal(conditionals: Conditionals) -> Float[Tensor, " B"]:
+    """One draw of each proposal."""
+    return proposal_draws(conditionals, 1)[:, 0]
+
+
+def by_resampling(conditionals: Conditionals) -> Float[Tensor, " B"]:
+    """One of N proposal draws, chosen by its importance weight (sampling importance resampling)."""
+    y = proposal_draws(conditionals, RESAMPLED)
+    log_w = conditionals.log_weight(y)
+    shares = (log_w - log_w.amax(-1, keepdim=True)).exp()
+    chosen = torch.multinomial(shares, 1, generator=generator(shares.device.type))
+    return y.gather(-1, chosen)[:, 0]
+
+
+def by_rejection(conditionals: Conditionals) -> Float[Tensor, " B"]:
+    """Propose until accepted; exact, because the relative form has w ≤ 1."""
+    if conditionals.form != "relative":
+        return by_inversion(conditionals)
+    result = torch.empty_like(conditionals.proposal.batch)
+    waiting = torch.arange(len(result), device=result.device)
+    at_once = BUSY.get(result.device.type, 0)
+    tries = 1
+    for _ in range(MOST_ROUNDS):
+        if not len(waiting):
+            return result
+        tries = min(max(tries, at_once // len(waiting)), MOST_TRIES)
+        some = conditionals.select(waiting)
+        y = proposal_draws(some, tries)
+        accepted = uniforms(y.shape, y).log() < some.log_weight(y)
+        hit = accepted.any(-1)
+        # The first accepted of several tries is a draw as good as if they had come one by one.
+        first = accepted.to(torch.uint8).argmax(-1, keepdim=True)
+        result[waiting[hit]] = y.gather(-1, first)[hit, 0]
+        waiting = waiting[~hit]
+        # The fewer are left, the less likely they accept: give them more tries a round.
+        tries *= 2
+    if len(waiting):
+        result[waiting] = by_inversion(conditionals.select(waiting))
+    return result
+
+
+def by_inversion(conditionals: Conditionals) -> Float[Tensor, " B"]:
+    """Exact by inverting the CDF, computed in float64."""
+    like = conditionals.proposal.batch
+    settings = Quadrature()
+    conditionals = conditionals.double()
+    computed = normalizer(conditionals, settings, tolerance=settings.tolerance, keep_panels=True)
+    refuse_divergent(computed.log_z[:, None], ("of the draws",))
+    u = uniforms(like.shape, like.double())
+    return PanelCDF.of(computed).icdf(u[:, None])[:, 0].to(like.dtype)
+
+
+class KeptPanels:
+    """Blocks of rows whose panels fit into memory together: a few at first, then as those before say.
+
+    How many panels a CDF takes is known only afterwards: ten for a smooth energy, ten thousand for a
+    comb.
+    """
+
+    FEW = 64
+
+    def __init__(self, model: "AEM", rows: int, settings: Quadrature, device: torch.device) -> None:
+        memory = settings.bytes_on(device)
+        self.panels = max(memory // 2 // PANEL_BYTES, 1)
+        self.most = next(blocks(model, rows, memory // 16)).stop
+        self.start, self.size = 0, min(self.FEW, self.most)
+
+    def next(self) -> slice:
+        """The rows that come next."""
+        block = slice(self.start, self.start + self.size)
+        self.start, self.size = block.stop, min(2 * self.size, self.most)
+        return block
+
+    def seen(self, cdf: PanelCDF, rows: int) -> None:
+        """What so many rows have taken."""
+        fit = self.panels * rows // max(len(cdf.panels), 1)
+        self.size = max(min(self.size, fit), 1)
+
+
+def invert(
+    model: "AEM",
+    u: Float[Tensor, "B D"],
+    context: Float[Tensor, "B Q"] | None,
+    settings: Quadrature,
+) -> Float[Tensor, "B D"]:
+    """Standardised rows whose conditional CDFs have the values u (float64 model and context)."""
+    parts: list[Tensor] = []
+    tolerance = settings.tolerance / u.shape[1]
+    sizes = KeptPanels(model, len(u), settings, u.device)
+    while not parts or sizes.start < len(u):
+        block = sizes.next()
+        levels = u[block]
+        own = None if context is None else context[block]
+        sequence = model.sequence(len(levels), own)
+        # Rows with the same past share a conditional, above all the first.
+        groups = context_groups(len(levels), own).to(u.device)
+        columns: list[Tensor] = []
+        for level in levels.unbind(-1):
+            conditionals = sequence.next().select(representatives(groups))
+            computed = normalizer(conditionals, settings, tolerance=tolerance, keep_panels=True)
+            refuse_divergent(
+                computed.log_z[groups][:, None],
+                (model.columns[len(columns)],),
+                block.start,
+            )
+            cdf = PanelCDF.of(computed)
+            sizes.seen(cdf, len(levels))
+            t = cdf.coordinate_at(level, groups)
+            z = cdf.chart.select(groups).point(t[:, None])[:, 0]
+            sequence.push(z)
+            columns.append(z)
+            groups = split_groups(groups, z)
+        parts.append(torch.stack(columns, -1))
+    return torch.cat(parts)
+
+
+def pit(
+    model: "AEM",
+    rows: Float[Tensor, "B D"],
+    context: Float[Tensor, "B Q"] | None,
+    settings: Quadrature,
+) -> Float[Tensor, "B D"]:
+    """F(x_d | x_<d) of rows in the units of the data (float64 model, rows and context)."""
+    parts: list[Tensor] = []
+    sizes = KeptPanels(model, len(rows), settings, rows.device)
+    while not parts or sizes.start < len(rows):
+        block = sizes.next()
+        z = model.standardise(rows[block])
+        own = model.standardise_context(None if context is None else context[block])
+        flat = model.conditionals(z, own).flatten()
+        computed, owner = solve(flat, z, own, settings, keep_panels=True)
+        refuse_divergent(computed.log_z[owner], model.columns, block.start)
+        cdf = PanelCDF.of(computed)
+        sizes.seen(cdf, len(z))
+        problem = owner.reshape(-1)
+        t = cdf.chart.select(problem).coordinate(z.reshape(-1, 1))[:, 0]
+        parts.append(cdf.at_coordinate(t, problem).reshape(z.shape))
+    return torch.cat(parts)
+
+
+SAMPLERS = {
+    "exact": by_rejection,
+    "inverse": by_inversion,
+    "resample": by_resampling,
+    "proposal": from_proposal,
+}

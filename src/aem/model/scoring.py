@@ -1,0 +1,241 @@
+"""Scores of rows: blocks that fit into memory, conditionals that rows share computed once."""
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, TypeVar
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from aem.base.threads import get_threads, spread
+from aem.conditionals.batch import Conditionals, representatives
+from aem.conditionals.coordinates import TailedChart, chart_for
+from aem.conditionals.normalizer import (
+    NAMED,
+    Normalizer,
+    Quadrature,
+    normalizer,
+    refuse_divergent,
+)
+from aem.errors import AccuracyWarning, AemError
+
+if TYPE_CHECKING:
+    from aem.model.aem import AEM
+
+# Rows a thread scores together: fewer would spend their time between products, with more of them the
+# threads would not finish at the same time.
+FEWEST_TOGETHER, MOST_TOGETHER = 64, 1024
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Log densities of B rows by conditional, with the error of each normaliser."""
+
+    log_prob: Float[Tensor, "B D"]
+    error: Float[Tensor, "B D"]
+    log_proposal: Float[Tensor, "B D"]
+    log_z: Float[Tensor, "B D"]
+    outside: Float[Tensor, "B D"]  # share of Z where the proposal never draws
+    nodes: Int[Tensor, "B D"]  # of the normaliser; rows that share a conditional share its nodes
+    converged: Bool[Tensor, "B D"]
+
+    @staticmethod
+    def concatenate(parts: list["Scores"]) -> "Scores":
+        """The scores of all rows."""
+        return Scores(*(torch.cat([getattr(p, f.name) for p in parts]) for f in fields(Scores)))
+
+    def warn(self, tolerance: float) -> None:
+        """Say which rows are less accurate than asked for, and which have mass nobody sampled."""
+        warn_inexact(~self.converged.all(-1), self.error.sum(-1), tolerance)
+        outside = self.outside.sum(-1)
+        unseen = outside > tolerance
+        if bool(unseen.any()):
+            _warn(
+                f"up to {float(outside.max()):.2g} of the mass lies outside the proposal's reach for "
+                f"{_rows(unseen)}: these log densities include it, importance sampling would not"
+            )
+
+
+def warn_inexact(inexact: Bool[Tensor, " B"], error: Float[Tensor, " B"], tolerance: float) -> None:
+    """Say which rows have a larger error than was asked for, if any has."""
+    if bool(inexact.any()):
+        _warn(
+            f"the tolerance of {tolerance:g} nats was not met within the node budget for "
+            f"{_rows(inexact)}; the largest error is {float(error[inexact].max()):.2g} nats"
+        )
+
+
+def _rows(which: Bool[Tensor, " B"]) -> str:
+    """'3 of 10 rows (2, 5, 7)'."""
+    numbers = which.nonzero()[:, 0].tolist()
+    listed = ", ".join(map(str, numbers[:NAMED])) + (", …" if len(numbers) > NAMED else "")
+    return f"{len(numbers)} of {len(which)} rows ({listed})"
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, AccuracyWarning, stacklevel=4)
+
+
+def blocks(model: "AEM", rows: int, memory: int, most: int | None = None) -> Iterator[slice]:
+    """Rows whose pass through the ARNN, and whose parameters, fit into the memory, or fewer."""
+    config = model.config
+    outputs = model.head.size + config.gamma + config.energy_hidden
+    width = 1 + 2 * config.frequencies
+    numbers = config.features * (3 * width + 4 * outputs) + model.arnn.numbers_a_row
+    size = min(max(memory // (8 * numbers), 1), most or rows + 1)
+    # An empty table is one empty block.
+    return (slice(start, start + size) for start in range(0, max(rows, 1), size))
+
+
+def context_groups(rows: int, context: Float[Tensor, "B Q"] | None) -> Int[Tensor, " B"]:
+    """A number a row: rows with equal contexts have the same one."""
+    if context is None:
+        return torch.zeros(rows, dtype=torch.long)
+    groups = torch.zeros(rows, dtype=torch.long, device=context.device)
+    for column in context.unbind(-1):
+        groups = split_groups(groups, column)
+    return groups
+
+
+def split_groups(groups: Int[Tensor, " B"], column: Float[Tensor, " B"]) -> Int[Tensor, " B"]:
+    """The same for one more column: rows stay together if they agree there too."""
+    _, values = column.unique(return_inverse=True)
+    finer: Tensor
+    _, finer = (groups * (len(column) + 1) + values).unique(return_inverse=True)
+    return finer
+
+
+def shared_pasts(
+    z: Float[Tensor, "B D"], context: Float[Tensor, "B Q"] | None
+) -> Iterator[Int[Tensor, " B"]]:
+    """For each feature, a number a row: rows with equal x_<d and context have the same one.
+
+    Such rows share a conditional. Without a context all rows share the first one; the rows of a
+    grid share nearly all.
+    """
+    groups = context_groups(len(z), context).to(z.device)
+    for column in z.unbind(-1):
+        yield groups
+        groups = split_groups(groups, column)
+
+
+def solve(
+    flat: Conditionals,
+    z: Float[Tensor, "B D"],
+    context: Float[Tensor, "B Q"] | None,
+    settings: Quadrature,
+    *,
+    keep_panels: bool = False,
+) -> tuple[Normalizer, Int[Tensor, "B D"]]:
+    """The normalisers of rows' distinct conditionals, and which of them is whose."""
+    features = z.shape[1]
+    chosen, owner, count = [], [], 0
+    for d, groups in enumerate(shared_pasts(z, context)):
+        rows = representatives(groups)
+        chosen.append(rows * features + d)
+        owner.append(groups + count)
+        count += len(rows)
+    distinct = flat.select(torch.cat(chosen))
+    tolerance = settings.tolerance / features
+    computed = normalizer(distinct, settings, tolerance=tolerance, keep_panels=keep_panels)
+    return computed, torch.stack(owner, -1)
+
+
+def score_block(
+    model: "AEM",
+    rows: Float[Tensor, "B D"],
+    context: Float[Tensor, "B Q"] | None,
+    settings: Quadrature,
+    first_row: int = 0,
+) -> Scores:
+    """Score rows in the units of the data with a float64 model."""
+    z = model.standardise(rows.double())
+    context = model.standardise_context(None if context is None else context.double())
+    flat = model.conditionals(z, context).flatten()
+    if model.flat:
+        return _scores_of_proposal(model, flat, z)
+    computed, owner = solve(flat, z, context, settings)
+    log_z = computed.log_z[owner]
+    refuse_divergent(log_z, model.columns, first_row)
+    point = z.reshape(-1, 1)
+    log_scale = model.scale.log()
+    log_p = flat.log_unnormalized(point).reshape(z.shape) - log_z
+    return Scores(
+        log_p - log_scale,
+        computed.error[owner],
+        flat.proposal.log_prob(point).reshape(z.shape) - log_scale,
+        log_z,
+        computed.outside[owner],
+        computed.nodes[owner],
+        computed.converged[owner],
+    )
+
+
+def _scores_of_proposal(model: "AEM", flat: Conditionals, z: Float[Tensor, "B D"]) -> Scores:
+    """Where the energy is flat its weight is the normaliser, and there is nothing to integrate."""
+    point = z.reshape(-1, 1)
+    log_q = flat.proposal.log_prob(point).reshape(z.shape) - model.scale.log()
+    log_z = flat.log_weight(point).reshape(z.shape)
+    none = torch.zeros_like(z)
+    return Scores(log_q, none, log_q, log_z, none, none.long(), none == 0)
+
+
+def score(
+    model: "AEM",
+    rows: Float[Tensor, "B D"],
+    context: Float[Tensor, "B Q"] | None,
+    settings: Quadrature,
+) -> Scores:
+    """Score rows a block at a time."""
+    if context is not None and len(context) != len(rows):
+        raise AemError(f"{len(context)} context rows for {len(rows)} rows")
+
+    def some(block: slice) -> Scores:
+        own = None if context is None else context[block]
+        return score_block(model, rows[block], own, settings, block.start)
+
+    return Scores.concatenate(list(block_by_block(some, model, rows, context, settings)))
+
+
+def block_by_block(
+    function: Callable[[slice], Result],
+    model: "AEM",
+    rows: Float[Tensor, "B D"],
+    context: Float[Tensor, "B Q"] | None,
+    settings: Quadrature,
+    most: int | None = None,
+) -> Iterator[Result]:
+    """What a function makes of blocks of rows that fit into the memory, `most` at a time.
+
+    The threads of a processor take a block each, unless rows share so many conditionals that blocks
+    would compute too many of them anew: then threads share the integrals of one block.
+    """
+    memory = settings.bytes_on(rows.device)
+    if rows.device.type != "cpu" or not (model.flat or _hardly_shared(rows, context)):
+        yield from map(function, blocks(model, len(rows), memory, most))
+        return
+    threads = get_threads()
+    rounds = max(-(-len(rows) // (threads * MOST_TOGETHER)), 1)
+    share = max(-(-len(rows) // (threads * rounds)), FEWEST_TOGETHER)
+    yield from spread(function, blocks(model, len(rows), memory, share))
+
+
+def _hardly_shared(rows: Float[Tensor, "B D"], context: Float[Tensor, "B Q"] | None) -> bool:
+    """Whether most conditionals belong to a single row."""
+    distinct = sum(int(groups.max()) + 1 for groups in shared_pasts(rows, context) if len(groups))
+    return 2 * distinct > rows.numel()
+
+
+@torch.no_grad()
+def without_density(exact: "AEM", x: Float[Tensor, "B D"]) -> Bool[Tensor, " B"]:
+    """Rows where a normaliser of a float64 model is infinite, as the paper's literal energy allows."""
+    if exact.config.energy == "literal":
+        z = exact.standardise(x.double())
+        chart = chart_for(exact.conditionals(z).flatten())
+        if isinstance(chart, TailedChart):
+            return chart.diverges().reshape(z.shape).any(-1)
+    return torch.zeros(len(x), dtype=torch.bool, device=x.device)

@@ -1,0 +1,1 @@
+"""Maps of columns under which a density is easier to learn."""

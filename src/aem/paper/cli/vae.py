@@ -1,0 +1,73 @@
+"""`aem reproduce vae`: the AEM as the prior of a variational autoencoder."""
+
+from contextlib import nullcontext
+
+from rich.console import Console
+from rich.table import Table
+
+from aem.base.console import say
+from aem.base.display import Progress
+from aem.base.progress import silent
+from aem.paper.cli.options import Config, Out, Preset, Quiet, Settings
+from aem.paper.vae.config import vae_experiment
+from aem.paper.vae.run import Run, run_vae
+from aem.paper.vae.table import HEADER, table_rows
+
+COLUMNS = {  # of the whole table, those a terminal has room for
+    "model": "model",
+    "log p(x), published": "published",
+    "log p(x)": "log p(x)",
+    "ELBO": "ELBO",
+    "images": "images",
+}
+
+
+def vae(
+    out: Out,
+    preset: Preset = "fast",
+    config: Config = None,
+    settings: Settings = None,
+    quiet: Quiet = False,
+) -> None:
+    """Train a VAE on binarised MNIST, give it an AEM prior, and score it under every prior."""
+    experiment = vae_experiment(preset, config, settings or [])
+    with nullcontext(silent) if quiet else _OneAtATime() as report:
+        run = run_vae(experiment, preset, out, quiet=quiet, report=report)
+    if not quiet:
+        _show(run)
+
+
+class _OneAtATime:
+    """A bar for each piece of work, gone when it is done: training between them has its own."""
+
+    def __init__(self) -> None:
+        self.bars: Progress | None = None
+
+    def __enter__(self) -> "_OneAtATime":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.bars is not None:
+            self.bars.__exit__(None, None, None)
+            self.bars = None
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        if self.bars is None:
+            self.bars = Progress().__enter__()
+        self.bars(what, done, total)
+        if done >= total:
+            self.__exit__()
+
+
+def _show(run: Run) -> None:
+    metrics = run.metrics
+    table = Table(title=f"vae · {metrics['preset']}", title_justify="left")
+    for name in COLUMNS.values():
+        table.add_column(name, no_wrap=name != "model")
+    for row in table_rows(metrics["priors"]):
+        cells = dict(zip(HEADER, row, strict=True))
+        table.add_row(*(cells[name] for name in COLUMNS))
+    Console().print(table)
+    text = f"{metrics['seconds']:.0f} s of training, {metrics['evaluation_seconds']:.0f} s of"
+    text += f" evaluation, {metrics['device']}; written to {run.folder}"
+    say(text)

@@ -1,0 +1,118 @@
+"""Every figure of the paper for which there is data, from files under results/."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from aem.base.files import write_atomically
+from aem.errors import AemError
+from aem.paper.gallery import ROWS, stack_rows
+from aem.paper.plane.picture import Picture, draw_slices, draw_teaser
+from aem.paper.plots import save_figure
+from aem.paper.studies.figures import draw_calibration, draw_dimensionality
+from aem.paper.table1 import build
+
+
+@dataclass(frozen=True)
+class PaperFigure:
+    """A figure (or table) of the paper: the files it is made from, and how to make those."""
+
+    name: str
+    title: str
+    sources: tuple[str, ...]
+    origin: str
+    draw: Callable[[Path, Path], None]  # the folder of results, the PNG to write
+
+
+def _record(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise AemError(f"{path} is not a result file, or a damaged one") from error
+
+
+CALIBRATED: Final = tuple(f"calibration/{name}.json" for name in ("einstein", "power", "bsds300"))
+
+
+def _calibration(results: Path, out: Path) -> None:
+    records = [_record(results / source) for source in CALIBRATED]
+    save_figure(draw_calibration([model for record in records for model in record["models"]]), out)
+
+
+FIGURES: Final = (
+    PaperFigure(
+        "figure1",
+        "A picture as a density: data, proposal, AEM",
+        ("image/density.npz",),
+        "aem reproduce image --preset best (density.npz in its folder)",
+        lambda results, out: save_figure(
+            draw_teaser(Picture.load(results / "image" / "density.npz")), out
+        ),
+    ),
+    PaperFigure(
+        "figure2",
+        "Importance sampling in growing dimension",
+        ("dimensionality/dimensionality.json",),
+        "aem reproduce dimensionality",
+        lambda results, out: save_figure(
+            draw_dimensionality(_record(results / "dimensionality" / "dimensionality.json")), out
+        ),
+    ),
+    PaperFigure(
+        "figure4a",
+        "Densities and samples of the plane tasks",
+        tuple(f"{task}/best.png" for task in ROWS),
+        "aem reproduce spirals --preset best, and so on (figure.png in its folder)",
+        lambda results, out: stack_rows([results / task / "best.png" for task in ROWS], out),
+    ),
+    PaperFigure(
+        "figure4b",
+        "Conditionals of the picture",
+        ("image/density.npz",),
+        "aem reproduce image --preset best (density.npz in its folder)",
+        lambda results, out: save_figure(
+            draw_slices(Picture.load(results / "image" / "density.npz")), out
+        ),
+    ),
+    PaperFigure(
+        "figure5",
+        "Accuracy of estimated normalisers",
+        CALIBRATED,
+        "aem reproduce calibration --model MODEL --data TABLE (calibration.json in its folder)",
+        _calibration,
+    ),
+    PaperFigure(
+        "figure6",
+        "Digits, and samples of an autoencoder with an AEM as its prior",
+        ("vae/paper.png",),
+        "aem reproduce vae --preset paper (figure.png in its folder)",
+        lambda results, out: write_atomically(out, (results / "vae" / "paper.png").read_bytes()),
+    ),
+    PaperFigure(
+        "table1",
+        "Test log-likelihoods of real data",
+        (),
+        "aem reproduce power --preset best, and so on",
+        lambda results, out: save_figure(build(results).figure(), out),
+    ),
+)
+
+
+def draw_all(results: Path, out: Path) -> list[tuple[PaperFigure, Path | None, tuple[str, ...]]]:
+    """Draw what there is data for: each figure, its file or None, and what it lacks."""
+    if not results.is_dir():
+        raise AemError(f"there is no folder of results at {results}")
+    drawn: list[tuple[PaperFigure, Path | None, tuple[str, ...]]] = []
+    for figure in FIGURES:
+        missing = tuple(source for source in figure.sources if not (results / source).is_file())
+        file = None if missing else out / f"{figure.name}.png"
+        if file is not None:
+            try:
+                figure.draw(results, file)
+            except (KeyError, TypeError, ValueError, IndexError, OSError) as error:
+                named = ", ".join(figure.sources) or "a result"
+                raise AemError(f"{figure.name} cannot be drawn: {named} is damaged") from error
+        drawn.append((figure, file, missing))
+    return drawn

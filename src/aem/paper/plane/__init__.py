@@ -1,0 +1,1 @@
+"""The densities in the plane: training, evaluation, figure rows."""

@@ -1,0 +1,34 @@
+"""Experiments by name: TOML files that ship with the package, one a task and preset."""
+
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from aem.base.settings import merge, parse_assignment, read_toml
+from aem.errors import AemError
+
+PRESETS = ("fast", "paper", "best")
+
+
+def preset_settings(task: str, preset: str) -> dict[str, Any]:
+    """The settings of a shipped preset."""
+    if preset not in PRESETS:
+        raise AemError(f"unknown preset '{preset}'; known: {', '.join(PRESETS)}")
+    file = resources.files("aem.paper") / "experiments" / task / f"{preset}.toml"
+    with resources.as_file(file) as path:
+        if not path.is_file():
+            raise AemError(f"task '{task}' has no preset '{preset}'")
+        return read_toml(path)
+
+
+def layered_settings(
+    task: str, preset: str, file: Path | None = None, assignments: Sequence[str] = ()
+) -> dict[str, Any]:
+    """A preset, under a user's TOML file, under single `section.key=value` settings."""
+    settings = preset_settings(task, preset)
+    if file is not None:
+        settings = merge(settings, read_toml(file))
+    for text in assignments:
+        settings = merge(settings, parse_assignment(text))
+    return settings

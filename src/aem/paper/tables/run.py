@@ -1,0 +1,113 @@
+"""One experiment on a table, from its settings to its metrics."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from aem.base.devices import choose_device
+from aem.base.files import check_writable, finite, write_atomically, write_json
+from aem.base.progress import Report, silent
+from aem.base.provenance import provenance
+from aem.base.settings import to_toml
+from aem.data import registry
+from aem.data.splits import TableSplits
+from aem.model.ensemble import Ensemble, column_orders, save_ensemble
+from aem.paper.tables.config import TableConfig, TableTask
+from aem.paper.tables.evaluate import Evaluator
+from aem.paper.tables.members import Trained, train_member
+from aem.paper.tables.symmetries import check_symmetries, views
+
+
+@dataclass(frozen=True)
+class TableRun:
+    """What a run leaves behind."""
+
+    members: tuple[Trained, ...]
+    metrics: dict[str, Any]
+    folder: Path
+
+
+def load_table(task: TableTask) -> TableSplits:
+    """The splits, cut to the rows asked for."""
+    splits = registry.load(task.name)
+    return replace(
+        splits,
+        train=splits.train[: task.train_rows or None],
+        validation=splits.validation[: task.validation_rows or None],
+        test=splits.test[: task.test_rows or None],
+    )
+
+
+def run_table(
+    config: TableConfig,
+    preset: str,
+    folder: Path,
+    *,
+    evaluate_only: bool = False,
+    quiet: bool = False,
+    report: Report = silent,
+) -> TableRun:
+    """Train what is not trained yet, evaluate, and write metrics.json; both go on after a kill."""
+    device = choose_device(config.train.device)
+    splits = load_table(config.task)
+    check_symmetries(splits, max(config.task.symmetries, config.ensemble.symmetries))
+    check_writable(folder)
+    members = train_members(
+        config,
+        preset,
+        splits,
+        folder,
+        evaluate_only=evaluate_only,
+        quiet=quiet,
+    )
+    write_atomically(folder / "config.toml", to_toml(config).encode())
+    scored = views([m.member for m in members], splits, config.ensemble.symmetries)
+    evaluator = Evaluator(scored, splits, config.evaluate, folder / "scores", report)
+    metrics = {
+        "task": config.task.name,
+        "preset": preset,
+        **provenance(config, config.train.seed, device),
+        "steps": sum(m.training["steps"] for m in members),
+        "seconds": round(sum(m.training["seconds"] for m in members), 2),
+        "rows": {
+            "train": len(splits.train),
+            "validation": len(splits.validation),
+            "test": len(splits.test),
+        },
+        **evaluator.record(),
+        "training": [finite(m.training) for m in members],
+    }
+    write_json(folder / "metrics.json", metrics)
+    return TableRun(tuple(members), metrics, folder)
+
+
+def train_members(
+    config: TableConfig,
+    preset: str,
+    splits: TableSplits,
+    folder: Path,
+    *,
+    evaluate_only: bool = False,
+    quiet: bool = False,
+) -> list[Trained]:
+    """All members; more than one also as one file."""
+    count = config.ensemble.members
+    orders = column_orders(len(splits.columns), count, config.train.seed)
+    members = [
+        train_member(
+            config,
+            preset,
+            place,
+            order,
+            splits,
+            folder if count == 1 else folder / f"member-{place}",
+            evaluate_only=evaluate_only,
+            quiet=quiet,
+        )
+        for place, order in enumerate(orders)
+    ]
+    if count > 1 and not any(m.training.get("unfinished") for m in members):
+        ensemble = Ensemble([m.member for m in members], splits.columns)
+        about = {"task": config.task.name, "preset": preset}
+        save_ensemble(ensemble, folder / "ensemble.safetensors", **about)
+    return members

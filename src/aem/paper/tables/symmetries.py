@@ -1,0 +1,39 @@
+"""Maps of a table's rows to rows about as likely: more to train on, and more sides to score from.
+
+A patch of a picture may be mirrored or turned. Each such map keeps volumes, so a model's density of the
+mapped row is a density of the row, and so is the mean over several maps: one model then stands for as
+many, each of which explains the columns in an order of its own.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from aem.data.splits import Table, TableSplits
+from aem.errors import AemError
+from aem.model.ensemble import Member
+
+
+def symmetrised(splits: TableSplits, count: int) -> Table:
+    """The images of a table's training rows under the first `count` symmetries."""
+    if count == 1:
+        return splits.train
+    check_symmetries(splits, count)
+    images = [splits.train @ s.T.astype(splits.train.dtype) for s in splits.symmetries[:count]]
+    return np.concatenate(images)
+
+
+def views(members: Sequence[Member], splits: TableSplits, count: int) -> list[Member]:
+    """Every member, once for each of the first `count` symmetries."""
+    if count == 1:
+        return list(members)
+    check_symmetries(splits, count)
+    return [replace(m, symmetry=s) for m in members for s in splits.symmetries[:count]]
+
+
+def check_symmetries(splits: TableSplits, count: int) -> None:
+    """Refuse more than there are."""
+    known = max(len(splits.symmetries), 1)
+    if count > known:
+        raise AemError(f"the table {splits.name} has {known} known symmetries, not {count}")

@@ -1,0 +1,1 @@
+"""The latent-variable experiment: a convolutional VAE on binarised MNIST."""

@@ -1,0 +1,319 @@
+"""The paper's table 2: ELBO and importance-weighted bound of images under every prior.
+
+The latents are drawn once and every prior scores the same ones. A prior that takes long may score
+fewer images, the first of a random order; what it makes of all of them is then estimated from the
+proposal, which has seen all, and the difference between the two on those both have seen. Slow scores
+are kept in files as they come: a run that was stopped goes on with the next block.
+
+Errors are carried along: if each log density may be wrong by e, the ELBO may by the mean of e over an
+image's draws, and the bound, to first order, by the mean weighted by their importance.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from aem.base.progress import Report, silent
+from aem.conditionals.normalizer import Quadrature
+from aem.evaluation.importance import Watch, ignore
+from aem.evaluation.kde import KDE, fit_kde
+from aem.evaluation.resumable import Columns, Fingerprint, accumulate, remember, watching
+from aem.model.aem import AEM
+from aem.paper.vae.binarise import fixed_binarisation
+from aem.paper.vae.config import EvaluationConfig
+from aem.paper.vae.images import Images
+from aem.paper.vae.latents import aggregate_posterior
+from aem.paper.vae.networks import ConvolutionalVae
+from aem.vae.bounds import Bounds, Draws, bounds_under, draw_posterior
+from aem.vae.files import digest
+from aem.vae.priors import (
+    Prior,
+    PriorScores,
+    importance_prior,
+    kde_prior,
+    proposal_prior,
+    quadrature_prior,
+    standard_normal,
+)
+
+TEST_SEED = 2  # of the scored images' binarisation
+ORDER_SEED = (
+    3  # of their order: MNIST's own is not random, its first test images are the neater ones
+)
+MEMORY = {"cpu": 2**26, "cuda": 2**32}  # bytes importance sampling and AEM-KDE may work with
+QUADRATURE_MEMORY = {"cpu": 2**28, "cuda": 2**34}
+ENERGIES = {"cpu": 2**18, "cuda": 2**26}  # between two looks at the clock
+QUADRATURE_NODES = 400  # a conditional, more or less, of energies without Fourier features
+BASELINE = "proposal"
+
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """No TF32 in convolutions: its rounding adds up over a thousand pixels."""
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32 = before
+
+
+def mean_and_two_se(values: Float[Tensor, " N"]) -> tuple[float | None, float | None]:
+    """The mean and twice its standard error, which one value does not have.
+
+    JSON has no infinity: a mean of −inf is None.
+    """
+    x: NDArray[np.float64] = values.double().cpu().numpy()
+    if not np.isfinite(x).all():
+        return None, None
+    spread = float(2 * x.std(ddof=1) / len(x) ** 0.5) if len(x) > 1 else None
+    return float(x.mean()), spread
+
+
+def whole_split(
+    ours: Float[Tensor, " n"], theirs: Float[Tensor, " N"]
+) -> tuple[float | None, float | None]:
+    """The mean over N images of a score known on the first n, and twice its standard error.
+
+    `theirs` is known on all and goes up and down with `ours`, so that its mean over all plus the mean
+    difference on n is much better known than the mean over n.
+    """
+    n, total = len(ours), len(theirs)
+    difference = (ours - theirs[:n]).double()
+    if n < 2 or not bool(difference.isfinite().all()):
+        return None, None
+    mean = theirs.double().mean() + difference.mean()
+    variance = ours.double().var() / total + difference.var() * (1 / n - 1 / total)
+    return float(mean), 2 * float(variance.sqrt())
+
+
+def summary(bounds: Bounds, baseline: Bounds | None = None) -> dict[str, Any]:
+    """Plain numbers for a result file; against the baseline, differences on the same images."""
+    record: dict[str, Any] = {"images": len(bounds.elbo)}
+    for name, values in (
+        ("elbo", bounds.elbo),
+        ("log_prob", bounds.bound),
+        ("kl", bounds.kl),
+    ):
+        record[name], record[f"{name}_2se"] = mean_and_two_se(values)
+    for name, error in (("elbo", bounds.elbo_error), ("log_prob", bounds.bound_error)):
+        record[f"{name}_error"] = error if math.isfinite(error) else None
+    if bounds.unmet:
+        record["latents_beyond_tolerance"] = bounds.unmet
+    if bounds.impossible:
+        record["latents_without_density"] = bounds.impossible
+    if baseline is not None:
+        n = len(bounds.elbo)
+        for name, ours, theirs in (
+            ("elbo", bounds.elbo, baseline.elbo),
+            ("log_prob", bounds.bound, baseline.bound),
+        ):
+            difference = mean_and_two_se(ours - theirs[:n])
+            record[f"{name}_over_proposal"], record[f"{name}_over_proposal_2se"] = difference
+            if n < len(theirs):
+                whole = whole_split(ours, theirs)
+                record[f"{name}_whole_split"], record[f"{name}_whole_split_2se"] = whole
+    return record
+
+
+class Evaluation:
+    """Scores prior after prior on the same draws; `records` grows as they come."""
+
+    def __init__(
+        self,
+        vae: ConvolutionalVae,
+        images: Images,
+        config: EvaluationConfig,
+        folder: Path,
+        report: Report = silent,
+        finished: Callable[[dict[str, Any]], None] = lambda _: None,
+    ) -> None:
+        self.vae, self.images, self.config, self.folder = vae, images, config, folder
+        self.report, self.finished = report, finished
+        self.device = images.test.device
+        self.records: dict[str, dict[str, Any]] = {}
+        self.baseline: Bounds | None = None
+        self.draws = self._draw(vae)
+        self.fingerprint: Fingerprint = {
+            "vae": digest(vae.state_dict()),
+            "device": self.device.type,
+            **{key: getattr(config, key) for key in ("split", "samples", "images", "seed")},
+        }
+
+    def _draw(self, vae: ConvolutionalVae) -> Draws:
+        split = self.images.test if self.config.split == "test" else self.images.validation
+        order = torch.randperm(len(split), generator=torch.Generator().manual_seed(ORDER_SEED))
+        chosen = order[: self.config.images].to(split.device)
+        x = fixed_binarisation(split, TEST_SEED)[chosen, None]
+        generator = torch.Generator(x.device).manual_seed(self.config.seed)
+        watch = _counter(self.report, "drawing latents", len(x))
+        with full_precision():
+            return draw_posterior(vae, x, self.config.samples, generator, watch)
+
+    def quick(self, name: str, prior: Prior, draws: Draws | None = None) -> Bounds:
+        """Score all draws under a prior and keep the record."""
+        draws = self.draws if draws is None else draws
+        z = draws.z.flatten(0, 1)
+        started = time.monotonic()
+        bounds = bounds_under(draws, prior(z, _counter(self.report, name, len(z))))
+        self._keep(name, bounds, seconds=round(time.monotonic() - started, 2))
+        return bounds
+
+    def slow(
+        self,
+        name: str,
+        priors: Callable[[int], Prior],
+        images: int,
+        nodes: int,
+        model: AEM,
+        **about: Any,
+    ) -> Bounds:
+        """Score the first images' draws, a block at a time, until all are done or time is up.
+
+        `priors` makes the prior of a block from the number of its first latent vector, so that what
+        a prior draws at random is other for every block, and the same after a new start.
+        """
+        draws = self.draws.first(images)
+        energies = ENERGIES[self.device.type] // (nodes * model.config.features)
+        block = max(energies // self.config.samples, 1) * self.config.samples
+
+        def compute(z: Tensor, first: int) -> Columns:
+            started = time.monotonic()
+            scores = priors(first)(z, ignore)
+            none = torch.zeros_like(scores.log_prob)
+            found = {
+                "log_prob": scores.log_prob.cpu(),
+                "error": none if scores.error is None else scores.error,
+                "unmet": none if scores.unmet is None else scores.unmet,
+            }
+            if scores.within_reach is not None:
+                found["within_reach"] = scores.within_reach
+            spent = (time.monotonic() - started) / len(z)
+            return {**found, "seconds": torch.full_like(none, spent)}
+
+        columns = accumulate(
+            self.folder / f"{name}.safetensors",
+            {**self.fingerprint, "prior": digest(model.state_dict()), **about},
+            draws.z.flatten(0, 1),
+            compute,
+            block=block,
+            seconds=self.config.seconds,
+            report=watching(self.report, name),
+        )
+        log_prob, error, unmet = (
+            columns[key].to(self.device) for key in ("log_prob", "error", "unmet")
+        )
+        self.report(name, len(log_prob), len(log_prob))  # that was all, even if time ran out
+        done = draws.first(len(log_prob) // self.config.samples)
+        bounds = bounds_under(done, PriorScores(log_prob, error, unmet.bool()))
+        if "within_reach" in columns and model.config.energy == "literal":
+            # Mass out there is real, but importance sampling does not see it.
+            reached = bounds_under(done, PriorScores(columns["within_reach"].to(self.device)))
+            for key, values in (("elbo", reached.elbo), ("log_prob", reached.bound)):
+                about[f"{key}_within_reach"] = mean_and_two_se(values)[0]
+        self._keep(name, bounds, **about, seconds=round(float(columns["seconds"].sum()), 2))
+        return bounds
+
+    def _keep(self, name: str, bounds: Bounds, **about: Any) -> None:
+        self.records[name] = {**summary(bounds, self.baseline), **about}
+        self.finished(self.records)
+
+    def trained_priors(
+        self, *, joint: AEM | None = None, stage_one: ConvolutionalVae | None = None
+    ) -> None:
+        """The priors encoder and decoder were trained with, known before an AEM is fitted.
+
+        After a joint stage the Gaussian belongs to the encoder and decoder that were trained with it,
+        those of stage one.
+        """
+        self.quick(
+            "gaussian", standard_normal, None if stage_one is None else self._draw(stage_one)
+        )
+        if joint is not None:
+            self.quick("joint", proposal_prior(joint))
+
+    def fitted_priors(self, model: AEM) -> None:
+        """The proposal, and the AEM in its three forms."""
+        config, kind = self.config, self.device.type
+        self.baseline = self.quick(BASELINE, proposal_prior(model))
+        if config.quadrature_images:
+            settings = Quadrature(tolerance=config.tolerance, memory=QUADRATURE_MEMORY[kind])
+            exact = quadrature_prior(model, settings)
+            self.slow(
+                "quadrature",
+                lambda _: exact,
+                config.quadrature_images,
+                QUADRATURE_NODES,
+                model,
+                tolerance=config.tolerance,
+            )
+        if config.importance_images:
+            samples = config.importance_samples
+            self.slow(
+                "importance",
+                lambda first: importance_prior(
+                    model, samples, seed=config.seed + first, memory=MEMORY[kind]
+                ),
+                config.importance_images,
+                samples,
+                model,
+                samples=samples,
+            )
+        if config.kde_images:
+            kde = self.fit_kde(model)
+            smoothed = kde_prior(model, kde, memory=MEMORY[kind])
+            self.slow(
+                "kde",
+                lambda _: smoothed,
+                config.kde_images,
+                kde.samples,
+                model,
+                samples=kde.samples,
+                bandwidth=kde.bandwidth,
+                proposal_weight=kde.proposal_weight,
+            )
+
+    def fit_kde(self, model: AEM) -> KDE:
+        """Bandwidth and mixing weight, chosen on latents of validation images."""
+        config = self.config
+
+        def fit() -> dict[str, Any]:
+            with full_precision():
+                rows = aggregate_posterior(
+                    self.vae, self.images.validation[: config.kde_fit_images]
+                )(config.seed)
+            watch = _counter(self.report, "fitting AEM-KDE", 2 * len(rows))
+            memory = MEMORY[rows.device.type]
+            return asdict(
+                fit_kde(model, rows, samples=config.kde_samples, memory=memory, watch=watch)
+            )
+
+        fingerprint: Fingerprint = {
+            "vae": self.fingerprint["vae"],
+            "prior": digest(model.state_dict()),
+            "samples": config.kde_samples,
+            "images": config.kde_fit_images,
+            "seed": config.seed,
+        }
+        return KDE(**remember(self.folder / "kernels.json", fingerprint, fit))
+
+
+def _counter(report: Report, what: str, total: int) -> Watch:
+    done = 0
+
+    def watch(rows: int) -> None:
+        nonlocal done
+        done += rows
+        report(what, done, total)
+
+    return watch

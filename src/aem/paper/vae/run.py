@@ -1,0 +1,302 @@
+"""The paper's latent-variable experiment from images to table 2 and figure 6.
+
+Every stage keeps its checkpoints in a folder of its own, so the same command goes on wherever it was
+stopped: a finished stage is read back, not repeated, and the scores can be computed again with other
+settings of [evaluation] alone.
+"""
+
+import copy
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from aem.base.devices import choose_device
+from aem.base.files import check_writable, read_tensors, write_atomically, write_json
+from aem.base.progress import Report, silent
+from aem.base.provenance import provenance
+from aem.base.settings import read_toml, to_mapping, to_toml
+from aem.errors import AemError
+from aem.model.aem import AEM
+from aem.paper.plane.run import training_summary
+from aem.paper.plots import save_figure
+from aem.paper.vae.binarise import fixed_binarisation
+from aem.paper.vae.config import StageConfig, VaeConfig
+from aem.paper.vae.evaluation import TEST_SEED, Evaluation
+from aem.paper.vae.figure import figure_six, sample_images
+from aem.paper.vae.files import is_checkpoint, load_stage, load_vae, save_vae
+from aem.paper.vae.images import Images, load_images
+from aem.paper.vae.latents import aggregate_posterior
+from aem.paper.vae.networks import ConvolutionalVae
+from aem.paper.vae.stages.latent import LatentModel
+from aem.paper.vae.stages.training import train_stage
+from aem.paper.vae.table import table_two
+from aem.training.checkpoint import Progress
+from aem.training.loop import fit
+from aem.vae.files import digest, load_prior, save_prior
+from aem.vae.prior import STANDARDISED_ON, TRAIN_SEED, VALIDATION_SEED, Sampler, draw_table
+
+CHECKPOINT = "checkpoint.safetensors"
+SHOWN = 64  # images of the figure
+JOINT_DRAWS = 4  # of every image, for the standardisation of a jointly trained prior
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run leaves behind."""
+
+    vae: ConvolutionalVae
+    prior: AEM
+    metrics: dict[str, Any]
+    folder: Path
+
+
+class Experiment:
+    """One run, stage after stage; each method returns what the next one needs."""
+
+    def __init__(
+        self, config: VaeConfig, folder: Path, *, quiet: bool = False, report: Report = silent
+    ) -> None:
+        self.config, self.folder = config, folder
+        self.quiet, self.report = quiet, report
+        self.device = choose_device(config.stage_one.device)
+        for stage in (config.joint, config.train):
+            if choose_device(stage.device) != self.device:
+                raise AemError("stage_one, joint and train must name the same device")
+        self.history: dict[str, Any] = {}
+
+    def remember(self, stage: str, progress: Progress) -> None:
+        """Keep a stage's curve for the metrics."""
+        self.history[stage] = {
+            "steps": progress.step,
+            "seconds": round(progress.seconds, 2),
+            **training_summary(progress),
+        }
+
+    def stage_one(self, images: Images) -> ConvolutionalVae:
+        """Encoder and decoder under the Gaussian prior, trained, read from a file, or both."""
+        config = self.config.stage_one
+        if config.file:
+            vae = self.read_vae(config.file)
+            if not config.start:
+                return vae
+        else:
+            torch.manual_seed(config.seed)
+            vae = ConvolutionalVae(self.config.vae)
+        self.train("stage_one", LatentModel(vae), images, config)
+        return vae
+
+    def train(self, stage: str, model: LatentModel, images: Images, config: StageConfig) -> None:
+        """Train in a folder of the stage's name and remember how it went."""
+        progress = train_stage(
+            model,
+            images,
+            config,
+            augment=self.config.augment,
+            folder=self.folder / stage,
+            quiet=self.quiet,
+        )
+        self.remember(stage, progress)
+
+    def read_vae(self, file: str) -> ConvolutionalVae:
+        """Encoder and decoder of stage one, from a saved model or a checkpoint."""
+        if not is_checkpoint(file):
+            return self.adopt_vae(load_vae(file), file)
+        model = load_stage(file)
+        if model.prior is not None:
+            raise AemError(f"{file} is the checkpoint of a joint stage, not of a stage one")
+        return self.adopt_vae(model.vae, file)
+
+    def read_joint(self, file: str) -> tuple[ConvolutionalVae, AEM]:
+        """Encoder, decoder and prior of a joint stage's checkpoint."""
+        model = load_stage(file)
+        if model.prior is None:
+            raise AemError(f"{file} is the checkpoint of a stage one, not of a joint stage")
+        found, asked = model.prior.config, self.config.model
+        asked = replace(asked, features=self.config.vae.latents)
+        if asked != replace(found, dropout=asked.dropout, energy_dropout=asked.energy_dropout):
+            raise AemError(f"{file} has the prior {found}, [model] asks for {asked}")
+        prior = AEM(asked)
+        prior.load_state_dict(model.prior.state_dict())
+        return self.adopt_vae(model.vae, file), prior.to(self.device)
+
+    def adopt_vae(self, found: ConvolutionalVae, file: str) -> ConvolutionalVae:
+        """The same weights with this run's dropout; a network of other shapes is refused."""
+        asked = self.config.vae
+        if replace(found.config, dropout=asked.dropout) != asked:
+            raise AemError(f"{file} has the network {found.config}, [vae] asks for {asked}")
+        vae = ConvolutionalVae(asked)
+        vae.load_state_dict(found.state_dict())
+        return vae.to(self.device).eval()
+
+    def check_files(self) -> None:
+        """Refuse files that do not fit each other before anything is written."""
+        for section, stage in (
+            ("data", "stage_one"),
+            ("augment", "stage_one"),
+            ("prior", "stage_two"),
+        ):
+            self.check_section(section, stage)
+        first, joint = self.config.stage_one, self.config.joint
+        vae = self.read_vae(first.file) if first.file else None
+        if joint.file:
+            vae, _ = self.read_joint(joint.file)
+        if vae is None or not self.config.prior.file:
+            return
+        if (first.start if not joint.file else joint.start) or (joint.steps and not joint.file):
+            return  # to be trained on: what the prior belongs to is not known yet
+        load_prior(self.config.prior.file, vae)
+
+    def check_section(self, section: str, stage: str) -> None:
+        """Refuse to go on with a stage of other data: its checkpoint knows its own settings only."""
+        settings = self.folder / "config.toml"
+        if not (settings.exists() and (self.folder / stage / CHECKPOINT).exists()):
+            return
+        before = read_toml(settings).get(section, {})
+        for key, value in to_mapping(getattr(self.config, section)).items():
+            if key != "file" and before.get(key) != value:
+                raise AemError(
+                    f"{self.folder} was made with {section}.{key} = {before.get(key)}, this run asks "
+                    f"for {value}; choose another folder or the same settings"
+                )
+
+    def joint(self, vae: ConvolutionalVae, images: Images) -> tuple[ConvolutionalVae, AEM]:
+        """Encoder, decoder and a proposal as their prior, trained together from stage one on.
+
+        Or from a checkpoint of such a stage; or they are that checkpoint's.
+        """
+        config = self.config.joint
+        if config.file:
+            vae, prior = self.read_joint(config.file)
+            if not config.start:
+                return vae, prior
+        else:
+            sampler = aggregate_posterior(vae, images.train)
+            prior = self.fresh_prior(vae, sampler, self.folder / "joint", JOINT_DRAWS)
+        self.train("joint", LatentModel(vae, prior), images, config)
+        return vae, prior
+
+    def fresh_prior(self, vae: ConvolutionalVae, sampler: Sampler, folder: Path, draws: int) -> AEM:
+        """A new AEM that fits the latents, or the one this run began with.
+
+        Written down before training: on a GPU the same latents drawn again may differ in their last
+        bits, and a checkpoint refuses another standardisation.
+        """
+        path = folder / "initial.safetensors"
+        if path.exists():
+            return load_prior(path, vae, self.device)
+        torch.manual_seed(self.config.train.seed)
+        rows = draw_table(sampler, draws, TRAIN_SEED)
+        prior = AEM.for_data(self.config.model, rows[:STANDARDISED_ON]).to(self.device)
+        save_prior(prior, vae, path)
+        return prior
+
+    def stage_two(self, vae: ConvolutionalVae, images: Images, joint: AEM | None) -> AEM:
+        """The AEM, fitted to the aggregate posterior; it starts where a joint prior ended."""
+        settings, folder = self.config.prior, self.folder / "stage_two"
+        if settings.file:
+            return load_prior(settings.file, vae, self.device)
+
+        def sampler(split: torch.Tensor) -> Sampler:
+            return aggregate_posterior(vae, split, resample=settings.resample, prior=joint)
+
+        if joint is None:
+            prior = self.fresh_prior(vae, sampler(images.train), folder, 1)
+        else:
+            prior = AEM(joint.config).to(self.device)
+            prior.load_state_dict(joint.state_dict())
+        # A finished stage is only read back: one draw will do to say so.
+        draws = 1 if _is_finished(folder / CHECKPOINT, self.config.train.steps) else settings.draws
+        rows = draw_table(
+            sampler(images.train),
+            draws,
+            TRAIN_SEED,
+            lambda done: self.report("drawing latents to fit", done, draws),
+        )
+        held_out = draw_table(sampler(images.validation), 1, VALIDATION_SEED)
+        progress = fit(prior, rows, held_out, self.config.train, folder=folder, quiet=self.quiet)
+        self.remember("stage_two", progress)
+        return prior
+
+
+def _is_finished(checkpoint: Path, steps: int) -> bool:
+    """Whether a stage was trained to its end."""
+    if not checkpoint.exists():
+        return False
+    _, metadata = read_tensors(checkpoint, "checkpoint")
+    return bool(metadata["progress"]["step"] >= steps)
+
+
+def run_vae(
+    config: VaeConfig, preset: str, folder: Path, *, quiet: bool = False, report: Report = silent
+) -> Run:
+    """Run all stages; leaves metrics, both models, settings, table and figure in the folder."""
+    experiment = Experiment(config, folder, quiet=quiet, report=report)
+    images = load_images(config.data)
+    experiment.check_files()
+    check_writable(folder)
+    images = images.to(experiment.device)
+    write_atomically(folder / "config.toml", to_toml(config).encode())
+
+    vae = experiment.stage_one(images)
+    first: ConvolutionalVae | None = None
+    joint: AEM | None = None
+    if config.joint.steps or config.joint.file:
+        first = copy.deepcopy(vae).eval().requires_grad_(False)
+        vae, joint = experiment.joint(vae, images)
+    vae.eval().requires_grad_(False)
+    save_vae(vae, folder / "vae.safetensors", preset=preset, digest=digest(vae.state_dict()))
+    if joint is not None:
+        joint.eval().requires_grad_(False)
+        save_prior(joint, vae, folder / "joint_prior.safetensors", preset=preset)
+    results = Results(experiment, preset, vae, images)
+    results.evaluation.trained_priors(joint=joint, stage_one=first)
+    prior = experiment.stage_two(vae, images, joint)
+    prior.eval().requires_grad_(False)
+    save_prior(prior, vae, folder / "prior.safetensors", preset=preset)
+    figure = figure_six(
+        fixed_binarisation(images.test[:SHOWN], TEST_SEED),
+        sample_images(vae, prior, SHOWN, config.evaluation.seed),
+    )
+    save_figure(figure, folder / "figure.png")
+    results.evaluation.fitted_priors(prior)
+    return Run(vae, prior, results.metrics, folder)
+
+
+class Results:
+    """Metrics and table, written after each score, for some take long and runs are stopped."""
+
+    def __init__(
+        self, experiment: Experiment, preset: str, vae: ConvolutionalVae, images: Images
+    ) -> None:
+        config = experiment.config
+        self.experiment = experiment
+        self.metrics: dict[str, Any] = {
+            "task": "vae",
+            "preset": preset,
+            **provenance(config, config.stage_one.seed, experiment.device),
+            "stage_one": digest(vae.state_dict()),
+            "train_images": len(images.train),
+            "validation_images": len(images.validation),
+        }
+        self.evaluation = Evaluation(
+            vae,
+            images,
+            config.evaluation,
+            experiment.folder / "scores",
+            experiment.report,
+            self.write,
+        )
+
+    def write(self, records: dict[str, Any]) -> None:
+        """Put down what is known so far."""
+        history, folder = self.experiment.history, self.experiment.folder
+        self.metrics |= {
+            "seconds": round(sum(stage["seconds"] for stage in history.values()), 2),
+            "priors": records,
+            "evaluation_seconds": round(sum(r["seconds"] for r in records.values()), 2),
+            "training": history,
+        }
+        write_json(folder / "metrics.json", self.metrics)
+        write_atomically(folder / "table.md", table_two(records).encode())

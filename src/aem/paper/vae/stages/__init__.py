@@ -1,0 +1,1 @@
+"""Training of encoder and decoder, alone or together with a prior."""

@@ -1,0 +1,29 @@
+"""Encoder, decoder and, where one is learnt with them, prior: what a stage trains as one module."""
+
+from dataclasses import dataclass
+
+from torch import nn
+
+from aem.config import ModelConfig
+from aem.model.aem import AEM
+from aem.paper.vae.config import NetworkConfig
+from aem.paper.vae.networks import ConvolutionalVae
+
+
+@dataclass(frozen=True)
+class LatentConfig:
+    """What decides the shapes of the parts."""
+
+    vae: NetworkConfig
+    prior: ModelConfig | None
+
+
+class LatentModel(nn.Module):
+    """A VAE and the prior it is trained with; None is the standard normal."""
+
+    columns: tuple[str, ...] = ()  # images have none
+
+    def __init__(self, vae: ConvolutionalVae, prior: AEM | None = None) -> None:
+        super().__init__()
+        self.vae, self.prior = vae, prior
+        self.config = LatentConfig(vae.config, None if prior is None else prior.config)

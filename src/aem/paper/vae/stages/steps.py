@@ -1,0 +1,99 @@
+"""One step of a stage: fresh binary images, bound, gradient, Adam, average.
+
+Images stay on the device; a step is told only which of them to take.
+"""
+
+from collections.abc import Hashable
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int, UInt8
+from torch import Tensor
+
+from aem.paper.vae.binarise import binarise, grey_levels
+from aem.paper.vae.config import AugmentConfig, StageConfig
+from aem.paper.vae.stages.latent import LatentModel
+from aem.paper.vae.stages.objective import negative_bound
+from aem.paper.vae.stages.optimiser import descend, set_rate, update_average
+from aem.paper.vae.stages.warp import warp
+from aem.training.schedule import averaging_decay, cosine
+from aem.training.steps import EagerStep
+
+
+class Phase(NamedTuple):
+    """What differs between steps other than numbers: a graph is captured for each."""
+
+    prior_only: bool
+    warped: bool
+
+
+def phase_of(step: int, config: StageConfig) -> Phase:
+    """The phase a step belongs to."""
+    return Phase(step < config.prior_warmup, strength_of(step, config) > 0)
+
+
+def strength_of(step: int, config: StageConfig) -> float:
+    """How much a step deforms its images: as at first for a while, then linearly as at the end."""
+    until = config.augment_until * config.steps
+    share = min(max(2 * step / until - 1, 0.0), 1.0)
+    return (1 - share) * config.augment + share * config.augment_end
+
+
+class StageStep(EagerStep):
+    """Trains encoder, decoder and prior."""
+
+    def __init__(
+        self,
+        model: LatentModel,
+        average: LatentModel,
+        optimiser: torch.optim.Optimizer,
+        config: StageConfig,
+        images: UInt8[Tensor, "N 28 28"],
+        *,
+        augment: AugmentConfig | None = None,
+        bfloat16: bool = False,
+    ) -> None:
+        self.augment = AugmentConfig() if augment is None else augment
+        self.model, self.optimiser, self.config = model, optimiser, config
+        self.images, self.bfloat16 = images, bfloat16
+        self.parameters = list(model.parameters())
+        self.averages = [p.detach() for p in average.parameters()]
+        # On the device, so that a captured graph sees new values without recapture.
+        self.keep, self.beta, self.strength = torch.zeros(3, device=images.device).unbind()
+
+    def phase(self, step: int) -> Phase:
+        """The phase a step belongs to."""
+        return phase_of(step, self.config)
+
+    def set_schedule(self, step: int) -> None:
+        """Put the numbers that depend on the step where `run` finds them."""
+        config = self.config
+        set_rate(self.optimiser, cosine(step, config.steps, config.learning_rate))
+        self.keep.fill_(averaging_decay(step, config.averaging))
+        self.beta.fill_(config.beta * min((step + 1) / (config.beta_warmup + 1), 1.0))
+        self.strength.fill_(strength_of(step, config))
+
+    def batch(self, indices: Int[Tensor, " B"], *, warped: bool) -> Float[Tensor, "B 1 28 28"]:
+        """The images of a step, binarised afresh."""
+        grey = grey_levels(self.images[indices][:, None])
+        if warped:
+            grey = warp(grey, self.augment, self.strength)
+        return binarise(grey)
+
+    def run(self, indices: Int[Tensor, " B"], phase: Hashable) -> Float[Tensor, ""]:
+        """Images, bound, gradient, weights."""
+        assert isinstance(phase, Phase)
+        x = self.batch(indices, warped=phase.warped)
+        with torch.autocast(self.images.device.type, torch.bfloat16, enabled=self.bfloat16):
+            loss = negative_bound(
+                self.model.vae,
+                self.model.prior,
+                x,
+                samples=self.config.samples,
+                beta=self.beta,
+                free_bits=self.config.free_bits,
+                prior_only=phase.prior_only,
+            )
+        descend(loss, self.optimiser, self.parameters, self.config.clip)
+        update_average(self.averages, self.parameters, self.keep)
+        return loss.detach()

@@ -1,0 +1,1 @@
+"""Tables as people have them: names, kinds of columns, fits without tuning, questions and answers."""

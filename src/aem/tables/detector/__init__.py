@@ -1,0 +1,1 @@
+"""The outlier detector: a robust fit, three views of a row, a threshold."""

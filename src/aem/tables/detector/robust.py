@@ -1,0 +1,75 @@
+"""A fit that outliers among the rows do not spoil.
+
+Outliers must not teach a density that they are normal. So the rows furthest out are left out: at first
+those that a single Gaussian finds furthest, because it has no component to give to outliers that stand
+together, then those odd to the mixture fitted to the rest, and again, as robust covariances are found
+by concentrating on half of the rows. For the same reason no component may be so small that outliers
+alone could fill it, and networks, which follow whatever is there, are trained only if there are hardly
+any.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aem.base.threads import libraries_alone
+from aem.model.mixture import central_rows
+from aem.tables.detector.views import Views
+from aem.tables.fit.automatic import Settings, fit_table
+from aem.tables.model import Fitted, TableModel
+
+Array = NDArray[np.float64]
+
+# Rows left out for each that may be an outlier: ordinary rows in the tails look much like outliers to
+# a coarse model, so there is room for as many of those.
+LEFT_OUT = 2.0
+MOST_LEFT_OUT = 0.4
+SMALLEST_SHARE = 2.0  # of a component of average size, in shares of outliers
+FEWEST_ROWS = 50  # below, none is left out
+CONCENTRATIONS = 2
+CONCENTRATED_ROWS = 5000  # more do not find other outliers
+HARDLY_ANY = 0.05
+
+
+@libraries_alone()
+def fit_robustly(
+    rows: Array,
+    columns: Sequence[str],
+    contamination: float,
+    *,
+    settings: Settings,
+    seed: int,
+    device: str,
+) -> tuple[Fitted, NDArray[np.bool_]]:
+    """Fit to rows of which a share may be outliers; also which of them took part."""
+    kept = np.ones(len(rows), dtype=bool)
+    plain = replace(settings, steps=0)
+    if settings.steps is None and contamination >= HARDLY_ANY:
+        settings = plain
+    most = max(int(1 / (SMALLEST_SHARE * contamination)), 1)
+    if len(rows) >= FEWEST_ROWS:
+        share = min(LEFT_OUT * contamination, MOST_LEFT_OUT)
+        kept = central_rows(rows, share)
+        for _ in range(CONCENTRATIONS):
+            some = _some(rows[kept], seed)
+            coarse = fit_table(some, columns, settings=plain, most_components=most, seed=seed)
+            level = Views.of(TableModel(coarse), rows).score(rows)
+            kept = level >= np.quantile(level, share)
+    fitted = fit_table(
+        rows[kept],
+        columns,
+        settings=settings,
+        most_components=most,
+        keep_mixture=True,
+        seed=seed,
+        device=device,
+    )
+    return fitted, kept
+
+
+def _some(rows: Array, seed: int) -> Array:
+    if len(rows) <= CONCENTRATED_ROWS:
+        return rows
+    return rows[np.random.default_rng(seed).choice(len(rows), CONCENTRATED_ROWS, replace=False)]

@@ -1,0 +1,71 @@
+"""Where outliers begin: the score below which the given share of rows lies.
+
+Rows that a density was fitted to score higher than new ones, the more so the fewer there are for
+their columns; a threshold taken from them would call far too many new rows outliers. So it is taken
+from rows as a model scores them that has not seen them: on a small table those of each fold by a
+model of the other folds, on a larger one those held out while training and those left out at all.
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aem.tables.detector.views import Views
+from aem.tables.fit.automatic import Settings, fit_table
+from aem.tables.model import Fitted, TableModel
+
+Array = NDArray[np.float64]
+
+# Models of fewer rows score lower: with few rows, leave out few of them at a time.
+FEW_ROWS, MANY_FOLDS, FOLDS = 600, 10, 4
+MOST_ROWS = 1000  # of a kind: more would not move the threshold enough to wait for
+
+
+def scores_by_fold(rows: Array, kept: NDArray[np.bool_], fitted: Fitted) -> Array:
+    """The score of each row by a mixture like the fitted one of the rows kept in other folds."""
+    settings = Settings(components=fitted.about["mixture"]["components"], steps=0)
+    seed = fitted.about["seed"]
+    folds = MANY_FOLDS if len(rows) < FEW_ROWS else FOLDS
+    fold = np.random.default_rng(seed).permutation(len(rows)) % folds
+    scores = np.empty(len(rows))
+    for f in range(folds):
+        others = rows[kept & (fold != f)]
+        again = fit_table(others, fitted.model.columns, settings=settings, seed=seed)
+        scores[fold == f] = Views.of(TableModel(again), rows[fold != f]).score(rows[fold == f])
+    return scores
+
+
+def scores_of_groups(
+    groups: list[tuple[Array, int]], score: Callable[[Array], Array]
+) -> tuple[Array, Array]:
+    """Scores of some rows of groups that stand for so many each, and how many each row stands for."""
+    rng = np.random.default_rng(0)
+    scores, weights = [], []
+    for rows, stands_for in groups:
+        count = min(len(rows), MOST_ROWS)
+        if count:
+            scores.append(score(rows[rng.choice(len(rows), count, replace=False)]))
+            weights.append(np.full(count, stands_for / count))
+    return np.concatenate(scores), np.concatenate(weights)
+
+
+def quantile(scores: Array, weights: Array, share: float) -> float:
+    """The score that a share of the rows, each as often as its weight, lies below."""
+    order = np.argsort(scores)
+    below = (np.cumsum(weights[order]) - 0.5 * weights[order]) / weights.sum()
+    return float(np.interp(share, below, scores[order]))
+
+
+def threshold(seen: Array, unseen: Array, share: float) -> float:
+    """The threshold of a small table, given its rows' scores by models that saw them and did not.
+
+    By convention it parts exactly the given share of the training rows. That is kept to unless, there,
+    significantly more of the unseen rows would be outliers.
+    """
+    exact = float(np.quantile(seen, share))
+    noise = math.sqrt(share * (1 - share) / len(unseen))
+    if float((unseen < exact).mean()) <= share + noise:
+        return exact
+    return quantile(unseen, np.ones(len(unseen)), share)

@@ -1,0 +1,59 @@
+"""How normal a row is: three looks at it, because there is more than one way to be odd.
+
+The log density is the sharpest look: it sees combinations that do not occur. But where columns nearly
+determine each other it is all about the last few thousandths of them, and a row that is odd in a way
+anybody would see may pass. So a row is looked at from further away too, the density blurred by one
+deviation of each column, and column by column, by the densities the columns have by themselves. Each
+look is measured in its own spread over the fitted rows, and a row is as odd as it looks from its worst
+side.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from aem.conditionals.proposals.anchored import AnchoredHead
+from aem.model.mixture import JointMixture
+from aem.tables.model import TableModel
+
+Array = NDArray[np.float64]
+
+BLUR = 1.0  # deviations
+MOST_ROWS = 1000  # that tell the spread of a look
+OUTER = (0.25, 0.5, 0.75)
+
+
+@dataclass(frozen=True)
+class Views:
+    """A fitted table with the middle and the spread [3] of each look over its rows."""
+
+    table: TableModel
+    middle: Array
+    spread: Array
+
+    @classmethod
+    def of(cls, table: TableModel, rows: Array) -> "Views":
+        """Of the rows of a table; outliers among them hardly matter."""
+        if len(rows) > MOST_ROWS:
+            rows = rows[np.random.default_rng(0).choice(len(rows), MOST_ROWS, replace=False)]
+        low, middle, high = np.quantile(_looks(table, rows), OUTER, axis=0)
+        return cls(table, middle, np.where(high > low, high - low, 1.0))
+
+    def score(self, x: Array) -> Array:
+        """How normal each row is: about zero amid the fitted rows, negative for odd ones."""
+        score: Array = ((_looks(self.table, x) - self.middle) / self.spread).min(1)
+        return score
+
+
+def _looks(table: TableModel, x: Array) -> Array:
+    """Log densities [B, 3]: as it is, blurred, and column by column."""
+    model = table.exact
+    if not isinstance(model.head, AnchoredHead):
+        raise TypeError("a detector's density starts from a mixture")
+    joint = JointMixture(*model.head.anchored_to())
+    z = model.standardise(torch.from_numpy(x)).cpu().numpy()
+    return np.stack(
+        (table.score(x).total, joint.blurred(BLUR).log_prob(z), joint.by_column(z).sum(1)), axis=1
+    )

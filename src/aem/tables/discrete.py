@@ -1,0 +1,278 @@
+"""Columns whose values are counted rather than measured: found, spread over cells, put back.
+
+A density means nothing at values that repeat: it could grow without bound there. Such a column is
+dequantised: each value v stands for the cell of one step around it, [v − step/2, v + step/2), the
+model is fitted to values drawn evenly from the cells, and what is reported for v is the probability
+of its cell divided by the step. That is a log density in the units of the data like any other
+column's; add log(step) for the log probability of the value itself. For whole numbers the step is
+usually one, and the two are the same.
+
+A smooth density leaks over the edges of a column with a handful of values. There the probability is
+shared out anew: all but ε among the values from the lowest to the highest seen, ε, the chance that
+one more row has a value nobody has seen, among those beyond.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from aem.base.threads import spread
+from aem.conditionals.batch import Conditionals
+from aem.conditionals.proposals.gaussian import GaussianMixture
+from aem.conditionals.quadrature import KRONROD, NODES
+from aem.model.aem import AEM
+from aem.nn.features import HIGHEST_FREQUENCY
+
+Array = NDArray[np.float64]
+
+REPEATED = 20  # rows a distinct value, on average, that make a column of any numbers discrete
+ROUNDED = 2  # the same where all values are multiples of a step, as rounded ones are
+SAME = 1e-9  # of the range of most rows: closer values differ by rounding alone
+MOST = (0.05, 0.95)  # quantiles they lie between: a single far value must not make others the same
+ON_GRID = 1e-3  # of a step: how exactly values must be multiples of it
+# A comb this fine compared with the deviation is beyond what a network can see.
+FINEST = 2 * math.pi / HIGHEST_FREQUENCY
+# Panels of 15 nodes a cell is integrated with: one for so many radians of the highest frequency.
+PHASE = 6.0
+FEWEST_PANELS, MOST_PANELS = 4, 64
+NODES_AT_A_TIME = {"cpu": 2**14, "cuda": 2**18}
+MOST_BOUNDED_CELLS = 32
+DIGITS = 13  # of a value that arithmetic leaves right
+
+
+@dataclass(frozen=True)
+class Discrete:
+    """One discrete column: values are origin + step · k, k = 0 … cells − 1 have been seen."""
+
+    column: str
+    origin: float
+    step: float
+    cells: int
+    beyond: float  # ε: the chance of a value below the lowest or above the highest
+    why: str
+    values: tuple[float, ...] = ()  # those of a column that has no common step
+
+    @property
+    def bounded(self) -> bool:
+        """Whether its values are a handful."""
+        return self.cells <= MOST_BOUNDED_CELLS
+
+    def within(self, x: Array) -> NDArray[np.bool_]:
+        """Which values are in a cell of the range seen."""
+        place = np.floor((x - self.origin) / self.step + 0.5)
+        return (place >= 0) & (place < self.cells)
+
+    def as_record(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return {k: v for k, v in asdict(self).items() if k != "values" or v}
+
+    def centre(self, x: Array) -> Array:
+        """The middle of the cell each value lies in, without the noise of the last digits."""
+        middle = self.origin + self.step * np.floor((x - self.origin) / self.step + 0.5)
+        largest = max(abs(self.origin), abs(self.origin + self.step * self.cells))
+        rounded: Array = np.round(middle, DIGITS - math.ceil(math.log10(largest or 1.0)))
+        return rounded
+
+    def restore(self, x: Array) -> Array:
+        """What a draw from a cell stands for."""
+        if not self.values:
+            return self.centre(x)
+        known = np.array(self.values)
+        nearest: Array = known[np.abs(x[:, None] - known).argmin(1)]
+        return nearest
+
+
+def recognise(x: Array, columns: Sequence[str]) -> list[Discrete]:
+    """The discrete columns of a table."""
+    found = (_look_at(x[:, d], name) for d, name in enumerate(columns))
+    return [column for column in found if column is not None]
+
+
+def _look_at(x: Array, name: str) -> Discrete | None:
+    values = np.unique(x)
+    low, spread = float(values[0]), float(values[-1]) - float(values[0])
+    if not np.isfinite(spread):
+        return None
+    beyond = 1 / (len(x) + 1)
+    whole = bool((values == np.round(values)).all()) and float(np.abs(values).max()) < 2**53
+    if len(values) == 1:
+        step = 1.0 if whole else _decimal_step(low)
+        return Discrete(name, low, step, 1, beyond, "a single value")
+    gaps = np.diff(values)
+    if whole:
+        step = float(math.gcd(*(int(gap) for gap in gaps)))
+        if step < FINEST * x.std():
+            return None
+        return Discrete(name, low, step, round(spread / step) + 1, beyond, "whole numbers")
+    gaps = gaps[gaps > _rounding(x, values)]
+    distinct = len(gaps) + 1
+    if distinct > max(2, len(x) / ROUNDED):
+        return None
+    step, regular = _common_step(gaps)
+    if step < FINEST * x.std() or not (regular or distinct <= max(2, len(x) / REPEATED)):
+        return None
+    why = f"{distinct} distinct values in {len(x):,} rows"
+    cells = math.floor(spread / step + 0.5) + 1
+    if regular:
+        step = spread / (cells - 1)  # the whole range has more digits of it than a gap
+    return Discrete(
+        name, low, step, cells, beyond, why, () if regular else tuple(map(float, values))
+    )
+
+
+def _rounding(x: Array, values: Array) -> Array:
+    """How far apart neighbours among sorted values [V] may be, [V − 1], and mean the same."""
+    low, high = np.quantile(x, MOST)
+    digits = 8 * np.finfo(np.float64).eps * np.maximum(np.abs(values[1:]), np.abs(values[:-1]))
+    same: Array = np.maximum(SAME * (high - low), digits)
+    return same
+
+
+def _decimal_step(value: float) -> float:
+    """The last decimal place a number is written with."""
+    for places in range(1, 12):
+        if round(value, places) == value:
+            return 10.0**-places
+    return abs(value) * 1e-6
+
+
+def _common_step(gaps: Array) -> tuple[float, bool]:
+    """The largest step all gaps are multiples of; without any, the smallest gap."""
+    smallest = float(gaps.min())
+
+    def divisor(a: float, b: float) -> float:
+        while b > ON_GRID * smallest:
+            a, b = b, a % b
+            if a - b < ON_GRID * smallest:  # a remainder just below the divisor is rounding too
+                b = 0.0
+        return a
+
+    step = reduce(divisor, sorted(map(float, gaps)))
+    # The smallest gap measures its multiple of the step best.
+    step = smallest / max(round(smallest / step), 1)
+    multiples = gaps / step
+    regular = step > 0.01 * smallest and bool(
+        (np.abs(multiples - np.round(multiples)) < 20 * ON_GRID).all()
+    )
+    return (step, True) if regular else (smallest, False)
+
+
+def lattice(
+    columns: Sequence[str], discrete: Sequence[Discrete], offsets: Array
+) -> tuple[tuple[float, float], ...]:
+    """(origin, step) of every column for a model's configuration; empty if none is discrete.
+
+    The model sees columns with the offsets [D] subtracted.
+    """
+    if not discrete:
+        return ()
+    found = {column.column: (column.origin, column.step) for column in discrete}
+    places = (found.get(name, (float(o), 0.0)) for name, o in zip(columns, offsets, strict=True))
+    return tuple(
+        (origin - float(o), step) for (origin, step), o in zip(places, offsets, strict=True)
+    )
+
+
+def dequantise(
+    x: Array, columns: Sequence[str], discrete: Sequence[Discrete], rng: np.random.Generator
+) -> Array:
+    """Rows with every discrete value drawn evenly from its cell."""
+    x = x.copy()
+    for column in discrete:
+        d = columns.index(column.column)
+        x[:, d] = column.centre(x[:, d]) + column.step * (rng.random(len(x)) - 0.5)
+    return x
+
+
+@torch.no_grad()
+def log_cell_density(
+    model: AEM,
+    discrete: Sequence[Discrete],
+    rows: Float[Tensor, "B D"],
+    log_z: Float[Tensor, "B D"],
+    *,
+    proposal_alone: bool = False,
+) -> dict[int, Float[Tensor, " B"]]:
+    """For each discrete column, log(P(cell) / step) of rows, given a float64 model's normalisers.
+
+    The density is integrated over the cell itself: a difference of two values of the CDF would lose
+    every digit in the tails. A proposal alone knows its mass in closed form.
+    """
+    log_mass = _proposal_log_mass if proposal_alone else _log_mass
+    if not discrete:
+        return {}
+    flat = model.conditionals(model.standardise(rows)).flatten()
+    index = torch.arange(len(rows), device=rows.device) * rows.shape[1]
+    result = {}
+    for column in discrete:
+        d = model.columns.index(column.column)
+        own, scale = flat.select(index + d), float(model.scale[d])
+        place = torch.floor((rows[:, d] - column.origin) / column.step + 0.5)
+
+        def start(k: Tensor, column: Discrete = column, d: int = d) -> Tensor:
+            """Where the k-th cell begins, standardised."""
+            return (column.origin + column.step * (k - 0.5) - model.shift[d]) / model.scale[d]
+
+        mass = log_mass(own, start(place), column.step / scale) - log_z[:, d]
+        if column.bounded:
+            width = column.cells * column.step / scale
+            inside = log_mass(own, start(torch.zeros_like(place)), width) - log_z[:, d]
+            seen = (place >= 0) & (place < column.cells)
+            outside = torch.log1p(-inside.exp().clamp(max=1 - 1e-9))
+            mass = torch.where(
+                seen,
+                mass - inside + math.log1p(-column.beyond),
+                mass - outside + math.log(column.beyond),
+            )
+        result[d] = mass - math.log(column.step)
+    return result
+
+
+def _log_mass(
+    conditionals: Conditionals, low: Float[Tensor, " B"], width: float
+) -> Float[Tensor, " B"]:
+    """log of the integral of p̃ over [low, low + width), by as many nodes as its frequencies need."""
+    highest = float(conditionals.highest_frequency.max()) if len(low) else 0.0
+    panels = min(max(math.ceil(width * highest / PHASE), FEWEST_PANELS), MOST_PANELS)
+    start = torch.arange(panels, dtype=low.dtype, device=low.device)[:, None]
+    share = ((start + 0.5 + 0.5 * NODES.to(low)) / panels).reshape(-1)
+    log_weight = (KRONROD.to(low) * 0.5 / panels).log().repeat(panels)
+    chunk = max(NODES_AT_A_TIME[low.device.type] // len(share), 1)
+
+    def some(which: Tensor) -> Tensor:
+        x = low[which, None] + width * share
+        level = conditionals.select(which).log_unnormalized(x)
+        return (level + log_weight).logsumexp(-1)
+
+    chunks = torch.arange(len(low), device=low.device).split(chunk) if len(low) else ()
+    parts = list(spread(some, chunks, device=low.device.type))
+    return (torch.cat(parts) if parts else low) + math.log(width)
+
+
+def _proposal_log_mass(
+    conditionals: Conditionals, low: Float[Tensor, " B"], width: float
+) -> Float[Tensor, " B"]:
+    """The same of the proposal, a Gaussian mixture."""
+    mixture = conditionals.proposal
+    if not isinstance(mixture, GaussianMixture):
+        raise TypeError("only a Gaussian mixture has its mass in closed form")
+    start = (low[:, None] - mixture.locs) / mixture.scales
+    end = start + width / mixture.scales
+    # Φ(end) − Φ(start), seen from the side where both are small.
+    flip = start + end > 0
+    small, large = torch.where(flip, -end, start), torch.where(flip, -start, end)
+    lower, upper = torch.special.log_ndtr(small), torch.special.log_ndtr(large)
+    # So far out that the cell's ends are one number, it has of the tail what its width, in units of
+    # the tail's decay, says.
+    vanishing = (width / mixture.scales * large.abs()).clamp(max=1.0)
+    share = upper + torch.where(lower < upper, -torch.expm1(lower - upper), vanishing).log()
+    mass: Tensor = (mixture.log_weights + share).logsumexp(-1)
+    return mass

@@ -1,0 +1,1 @@
+"""Fits that choose their own settings from a table's rows."""

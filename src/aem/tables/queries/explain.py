@@ -1,0 +1,245 @@
+"""Why a row is unlikely: which columns, given those before them, and what would have been likely.
+
+The chain rule splits a row's log density into one term a column. How low a term is depends on the
+column's unit and on how much of it can be foretold, so a column is judged by its *surprise*: how many
+nats its term lies below what values there have on average, E[log p(X_d | x_<d)] − log p(x_d | x_<d).
+
+After a value that is odd by itself, a slip, nothing can be foretold: no row like this has been seen,
+and for the columns after it anything would seem likely. So an odd value is replaced by the likeliest
+one there, as far as the columns after it are concerned, if that makes those more likely. Where they
+agree with it, as all sizes of something large do, it stays. The terms are those of the row as it is.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from aem.base.progress import Report, silent
+from aem.errors import AemError
+from aem.tables.model import ColumnScores, TableModel
+
+Array = NDArray[np.float64]
+Interval = tuple[float, float]
+
+MASS = 0.9  # of the region where a value would have been likely
+LEVELS = 256  # quantiles of the proposal a conditional is looked at
+OUTERMOST = 1e-5
+NUMBERS_AT_A_TIME = 2**22
+ODD = 6.0  # nats of surprise: of a normal distribution, values 3.6 deviations out
+GAP = 0.005  # of the probability: less between two intervals does not part them
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Of B rows and D columns: terms, surprises, medians [B, D], regions by row and column.
+
+    `context` are the rows with odd values replaced: what surprises, medians and regions go by.
+    """
+
+    scores: ColumnScores
+    surprise: Array
+    median: Array
+    regions: list[list[list[Interval]]]
+    context: Array
+
+
+def explain(table: TableModel, x: Array, report: Report = silent) -> Explanation:
+    """Explain every column of rows."""
+    scores = table.score(x, report)
+    columns = len(table.columns)
+    surprise, median, context = np.empty_like(x), np.empty_like(x), x.copy()
+    regions: list[list[list[Interval]]] = []
+    components = table.model.config.components if table.model.config.proposal != "uniform" else 1
+    block = max(NUMBERS_AT_A_TIME // (columns * LEVELS * components), 1)
+    for start in range(0, len(x), block):
+        rows = np.arange(start, min(start + block, len(x)))
+        regions += [[[] for _ in range(columns)] for _ in rows]
+        log_density, settled = scores.log_density[rows], np.zeros(len(rows), dtype=int)
+        while len(rows):
+            found = _look(table, context[rows], log_density)
+            for i, (row, first) in enumerate(zip(rows, settled, strict=True)):
+                surprise[row, first:] = found.surprise[i, first:]
+                median[row, first:] = found.median[i, first:]
+                for d in range(first, columns):
+                    regions[row][d] = found.region(i, d)
+            odd = (found.surprise > ODD) & (np.arange(columns) >= settled[:, None])
+            odd[:, -1] = False  # nothing comes after it
+            again = np.flatnonzero(odd.any(1))
+            first = odd[again].argmax(1)
+            rows, settled = rows[again], first + 1
+            mended = context[rows]
+            mended[np.arange(len(rows)), first] = found.mode[again, first]
+            terms = table.score(mended).log_density
+            after = np.arange(columns) >= settled[:, None]
+            # Bounded, so that one more slip among them does not outvote the others.
+            change = (terms - log_density[again]).clip(-ODD, ODD)
+            gains = np.where(after, change, 0.0).sum(1) > 0
+            context[rows[gains]] = mended[gains]
+            log_density = np.where(gains[:, None], terms, log_density[again])
+        report("explanations", min(start + block, len(x)), len(x))
+    for column in table.discrete:
+        d = table.columns.index(column.column)
+        median[:, d] = column.restore(median[:, d])
+        for row_regions in regions:
+            ends = column.restore(np.array(row_regions[d]).reshape(-1)).reshape(-1, 2)
+            row_regions[d] = [(float(low), float(high)) for low, high in ends]
+    return Explanation(scores, surprise, median, regions, context)
+
+
+@dataclass(frozen=True)
+class _Look:
+    """The conditionals of rows on points [B, D, L] of their own."""
+
+    surprise: Array
+    grid: Array
+    mass: Array  # between neighbours
+    density: Array
+
+    @property
+    def median(self) -> Array:
+        return _medians(self.grid, self.mass)
+
+    @property
+    def mode(self) -> Array:
+        """Where values are most likely."""
+        place = self.density.argmax(-1)[..., None]
+        low, high = (np.take_along_axis(self.grid, place + i, -1)[..., 0] for i in (0, 1))
+        middle: Array = 0.5 * (low + high)
+        return middle
+
+    def region(self, row: int, column: int) -> list[Interval]:
+        return _region(self.grid[row, column], self.mass[row, column], self.density[row, column])
+
+
+def _look(table: TableModel, x: Array, log_density: Array) -> _Look:
+    """The conditionals of rows whose terms are given."""
+    grid, mass = _conditionals(table, x)
+    density = mass / np.diff(grid, axis=-1).clip(min=1e-300)
+    expected = (mass * np.log(density.clip(min=1e-300))).sum(-1)
+    return _Look(expected - log_density, grid, mass, density)
+
+
+@torch.no_grad()
+def _conditionals(table: TableModel, x: Array) -> tuple[Array, Array]:
+    """Points [B, D, L] in the units of the data, and the probability between neighbours."""
+    model = table.exact
+    rows = torch.from_numpy(table.seen(x)).to(model.shift.device)
+    flat = model.conditionals(model.standardise(rows)).flatten()
+    # Evenly spaced levels, and closer and closer ones towards the ends.
+    even = torch.linspace(0, 1, LEVELS - 18, dtype=torch.float64)[1:-1]
+    tail = torch.logspace(np.log10(OUTERMOST), np.log10(float(even[0]) / 2), 10).double()
+    level = torch.cat((tail, even, 1 - tail.flip(0))).to(rows.device)
+    z = flat.proposal.icdf(level.expand(len(flat.projected), -1).contiguous())
+    if model.config.energy == "relative":
+        # Against the proposal the weight alone has to be smooth.
+        weight = flat.log_weight(z).exp()
+        mass = level.diff() * 0.5 * (weight[:, 1:] + weight[:, :-1])
+    else:
+        height = flat.log_unnormalized(z)
+        height = (height - height.amax(-1, keepdim=True)).exp()
+        mass = z.diff(dim=-1) * 0.5 * (height[:, 1:] + height[:, :-1])
+    mass = mass / mass.sum(-1, keepdim=True)
+    shape = (*x.shape, -1)
+    grid = _numpy(z.reshape(shape) * model.scale[:, None] + model.centre(rows)[..., None])
+    for d, lens in table.lenses.items():
+        grid[:, d] = lens.inverse(grid[:, d])
+    return grid, _numpy(mass.reshape(shape))
+
+
+def _numpy(values: Tensor) -> Array:
+    array: Array = values.cpu().numpy()
+    return array
+
+
+def _medians(grid: Array, mass: Array) -> Array:
+    """Where half of the probability lies below."""
+    below = np.cumsum(mass, axis=-1)
+    piece = (below < 0.5).sum(-1, keepdims=True).clip(max=mass.shape[-1] - 1)
+
+    def at(values: Array, where: NDArray[np.int64]) -> Array:
+        taken: Array = np.take_along_axis(values, where, -1)[..., 0]
+        return taken
+
+    share = (0.5 - at(below, piece)) / at(mass, piece).clip(min=1e-300) + 1
+    low: Array = at(grid, piece)
+    high: Array = at(grid, piece + 1)
+    middle: Array = low + share.clip(0, 1) * (high - low)
+    return middle
+
+
+def _region(grid: Array, mass: Array, density: Array) -> list[Interval]:
+    """The smallest set that holds 90 %, as intervals."""
+    order = np.argsort(-density, kind="stable")
+    needed = int(np.searchsorted(np.cumsum(mass[order]), MASS)) + 1
+    inside = np.zeros(len(mass) + 2)
+    inside[1 + order[:needed]] = 1
+    change = np.diff(inside)
+    starts, ends = np.flatnonzero(change > 0), np.flatnonzero(change < 0)
+    below = np.concatenate(([0.0], np.cumsum(mass)))
+    intervals: list[Interval] = []
+    last = -1
+    for start, end in zip(starts, ends, strict=True):
+        low, high = float(grid[start]), float(grid[end])
+        if intervals and below[start] - below[last] < GAP:
+            low = intervals.pop()[0]
+        intervals.append((low, high))
+        last = int(end)
+    return intervals
+
+
+def as_columns(
+    table: TableModel, x: Array, explanation: Explanation, top: int, labels: Sequence[Any]
+) -> dict[str, list[Any]]:
+    """One line for each of the most surprising columns of each row, the worst first."""
+    if top < 1:
+        raise AemError(f"the number of columns to explain must be positive, not {top}")
+    top = min(top, len(table.columns))
+    lines: dict[str, list[Any]] = {name: [] for name in COLUMNS}
+    for row, total in enumerate(explanation.scores.total):
+        order = np.argsort(-explanation.surprise[row], kind="stable")[:top]
+        for rank, d in enumerate(order):
+            region = explanation.regions[row][d]
+            values = (
+                labels[row],
+                float(total),
+                rank + 1,
+                table.columns[d],
+                float(x[row, d]),
+                float(explanation.scores.log_density[row, d]),
+                float(explanation.surprise[row, d]),
+                float(explanation.median[row, d]),
+                region[0][0],
+                region[-1][1],
+                " or ".join(_interval(low, high) for low, high in region),
+            )
+            for name, value in zip(COLUMNS, values, strict=True):
+                lines[name].append(value)
+    return lines
+
+
+def _interval(low: float, high: float) -> str:
+    """With six digits, and more where those would not tell its ends apart."""
+    size, width = max(abs(low), abs(high)), high - low
+    digits = 6 if width == 0 else min(max(6, 3 + math.ceil(math.log10(size / width))), 17)
+    return f"{low:.{digits}g} … {high:.{digits}g}"
+
+
+COLUMNS = (
+    "row",
+    "log_density",  # of the whole row
+    "rank",
+    "column",
+    "value",
+    "column_log_density",
+    "surprise",
+    "median",
+    "likely_low",
+    "likely_high",
+    "likely",  # the 90 % highest-density region, in several pieces if it has them
+)

@@ -1,0 +1,80 @@
+"""The rows a command works on: a file, a task in the plane, or a data set by name."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aem.data import registry
+from aem.data.synthetic import PlaneTask
+from aem.data.tasks import PLANE_TASKS, plane_task
+from aem.errors import AemError
+from aem.model.aem import AEM
+from aem.tables.reading import KINDS, kind_of, read_table
+
+TASK_ROWS = 1000
+VALIDATION_ROWS = 2000
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Held-out rows, validation rows if they come along, the task if its density is known."""
+
+    name: str
+    about: str
+    values: NDArray[np.float64]
+    validation: NDArray[np.float64] | None = None
+    task: PlaneTask | None = None
+    labels: NDArray[np.int64] | None = None  # the rows' numbers, where they are some of many
+
+
+def find_rows(source: str, model: AEM, *, rows: int | None = None, seed: int = 0) -> Rows:
+    """Find the rows that `source` names; `rows` draws that many, or takes that many at random."""
+    if rows is not None and rows < 1:
+        raise AemError(f"the number of rows must be positive, not {rows}")
+    if source in PLANE_TASKS:
+        return _drawn(source, model, rows or TASK_ROWS, seed)
+    if source in {info.name for info in registry.datasets()}:
+        splits = registry.load(source)
+        _require_columns(source, len(splits.columns), model)
+        test, taken, labels = _some(splits.test.astype(np.float64), rows, seed)
+        about = f"{source}, test split{taken}"
+        return Rows(source, about, test, splits.validation.astype(np.float64), labels=labels)
+    if kind_of(source) not in KINDS and not os.path.exists(source):
+        known = ", ".join((*PLANE_TASKS, *(info.name for info in registry.datasets())))
+        raise AemError(f"'{source}' is neither a file nor one of the names {known}")
+    values, taken, labels = _some(read_table(source, model.columns), rows, seed)
+    return Rows(Path(source).stem, f"{source}{taken}", values, labels=labels)
+
+
+def _drawn(name: str, model: AEM, rows: int, seed: int) -> Rows:
+    task = plane_task(name)
+    _require_columns(name, 2, model)
+    # Streams of their own: a small seed may well be the one the model was trained with.
+    test, validation = (int(s) for s in np.random.SeedSequence([seed, 2]).generate_state(2))
+    return Rows(
+        name,
+        f"{name}, {rows:,} rows drawn with seed {seed}",
+        task.sample(rows, test).astype(np.float64),
+        task.sample(VALIDATION_ROWS, validation).astype(np.float64),
+        task,
+    )
+
+
+def _some(
+    values: NDArray[np.float64], rows: int | None, seed: int
+) -> tuple[NDArray[np.float64], str, NDArray[np.int64] | None]:
+    if rows is None or rows >= len(values):
+        return values, "", None
+    chosen = np.sort(np.random.default_rng(seed).choice(len(values), rows, replace=False))
+    return values[chosen], f", {rows:,} of {len(values):,} rows at random", chosen
+
+
+def _require_columns(name: str, columns: int, model: AEM) -> None:
+    if model.config.features != columns:
+        raise AemError(
+            f"{name} has {columns} columns, the model has {model.config.features}:"
+            f" {', '.join(model.columns[:8])}"
+        )
