@@ -18,7 +18,6 @@ from benchmarks.places import ROOT
 
 BASE: Final = {
     "model.network": "resmade",
-    "model.whiten": "true",
     "model.hidden": "512",
     "model.blocks": "4",
     "model.dropout": "0.35",
@@ -34,33 +33,29 @@ BASE: Final = {
     "train.warmup": "0",
     "train.nodes": "20",
     "train.averaging": "0.999",
-    "train.weight_decay": "0.01",
+    "train.weight_decay": "0.3",
     "train.validate_every": "500",
     "ensemble.members": "1",
 }
 # What each trial changes, the most promising first.
 TRIALS: Final = {
     "base": "",
-    "as published but whitened": (
-        "model.dropout=0.5 model.energy_dropout=0.5 train.learning_rate=5e-4 train.weight_decay=0"
-    ),
-    "dropout 0.2": "model.dropout=0.2",
-    "dropout 0.5, 10,000 steps": (
-        "model.dropout=0.5 train.steps=10_000 train.averaging=0.9995 train.validate_every=1_000"
-    ),
-    "weight decay 0.3": "model.dropout=0.2 train.weight_decay=0.3",
-    "wide": "model.hidden=1024 model.dropout=0.5 train.learning_rate=7e-4",
-    "narrow": "model.hidden=256 model.dropout=0.1",
-    "not whitened": "model.whiten=false",
-    "frequencies": "model.frequencies=4 model.fourier_past=false",
-    "energy dropout 0.35": "model.energy_dropout=0.35",
-    "40 components": "model.components=40",
+    "weight decay 1": "train.weight_decay=1.0",
+    "weight decay 1, dropout 0.2": "train.weight_decay=1.0 model.dropout=0.2",
+    "weight decay 1, longer": "train.weight_decay=1.0 train.steps=12_000 train.averaging=0.9995",
+    "weight decay 3": "train.weight_decay=3.0 model.dropout=0.2",
     "10 components": "model.components=10 train.nodes=40",
     "small batches": "train.batch_size=128 train.learning_rate=5e-4 train.steps=10_000",
+    "energy dropout 0.35": "model.energy_dropout=0.35",
+    "wide": "model.hidden=1024 model.dropout=0.5 train.weight_decay=1.0",
+    "two blocks": "model.blocks=2",
+    "40 nodes": "train.nodes=40",
+    "frequencies": "model.frequencies=2 model.fourier_past=false",
     "transformer": (
-        "model.network=transformer model.hidden=128 model.dropout=0.1 train.rise=500"
+        "model.network=transformer model.hidden=128 model.dropout=0.2 train.rise=500"
         " train.batch_size=256 train.steps=8_000"
     ),
+    "whitened": "model.whiten=true",
 }
 
 

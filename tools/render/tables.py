@@ -198,7 +198,9 @@ def trials(name: str) -> str:
     keys = [
         key
         for key in dict.fromkeys(k for c in configs for k in c)
-        if len({json.dumps(c.get(key)) for c in configs}) > 1 and key != "train.validate_every"
+        if len({json.dumps(c.get(key)) for c in configs}) > 1
+        and all(key in c for c in configs)  # not a setting that came between two trials
+        and key != "train.validate_every"
     ]
     scores = [
         t.get("mixture_validation_log_prob", t.get("validation_log_prob")) for t in record["trials"]
