@@ -30,7 +30,7 @@ test: lint types unit
 lint: $(VENV)/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/python scripts/render_results.py --check
+	$(BIN)/python -m tools.render --check
 
 types: $(VENV)/installed
 	$(BIN)/mypy
@@ -41,30 +41,30 @@ unit: $(VENV)/installed
 # The tests of promises that must hold on any machine.
 .PHONY: same-numbers test-settings
 same-numbers: $(VENV)/installed
-	$(BIN)/pytest -n 2 tests/test_same_numbers.py tests/test_threads.py tests/test_distribution.py tests/kernels tests/training
+	$(BIN)/pytest -n 2 tests/test_same_numbers.py tests/base/test_threads.py tests/model/test_distribution.py tests/nn/kernels tests/training
 
 test-settings: $(VENV)/installed  ## the suite under other instructions, threads and loads (an hour)
-	$(BIN)/python benchmarks/suite_settings.py
+	$(BIN)/python -m benchmarks.claims.suite_settings
 
 clean:
 	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache
 
 .PHONY: results
 results: $(VENV)/installed  ## write the tables in README and docs from results/
-	$(BIN)/python scripts/render_results.py
-	$(BIN)/python scripts/gallery.py
+	$(BIN)/python -m tools.render
+	$(BIN)/python -m tools.gallery
 
 # zuko is only compared with, so it is no dependency; without it the benchmark says so and goes on.
 .PHONY: bench
 bench: $(VENV)/installed  ## speed side by side; BENCH="--quick --device cpu" and the like
 	-$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt zuko
-	$(BIN)/python benchmarks/speed.py $(BENCH)
+	$(BIN)/python -m benchmarks.speed.compare $(BENCH)
 
 .PHONY: bench-accuracy
 bench-accuracy: $(VENV)/installed  ## densities and anomalies out of the box, beside others (hours)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
-	$(BIN)/python benchmarks/accuracy.py $(TABLES)
-	$(BIN)/python benchmarks/anomalies.py
+	$(BIN)/python -m benchmarks.accuracy.densities $(TABLES)
+	$(BIN)/python -m benchmarks.accuracy.anomalies
 
 .PHONY: docs examples
 docs: $(VENV)/installed  ## the site, into site/
@@ -73,4 +73,4 @@ docs: $(VENV)/installed  ## the site, into site/
 	@echo "The site: site/index.html"
 
 examples: $(VENV)/installed  ## run the examples of the documentation and write what they print
-	$(BIN)/python scripts/run_examples.py
+	$(BIN)/python -m tools.examples

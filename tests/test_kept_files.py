@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kept_files import RUNS, about_models, about_stopped_run, machine
+from tests.support.kept_files import RUNS, about_models, about_stopped_run, machine
 
 KEPT = sorted(path for path in (Path(__file__).parent / "kept").iterdir() if path.is_dir())
 # Weights trained by another processor's arithmetic drift apart, and draws with them.

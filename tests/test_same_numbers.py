@@ -21,9 +21,9 @@ from aem.nn.rowwise import FEW, MANY, in_blocks, products
 from aem.tables.fit.automatic import Settings, fit_table
 from aem.training import fit
 from aem.training.loop import validation_scores
-from rough import rough_model, rows_of
-from short_runs import SHORT, TINY, TRAIN, VALIDATION, assert_same, fresh
-from unreliable import unreliable_products
+from tests.support.rough import rough_model, rows_of
+from tests.support.short_runs import SHORT, TINY, TRAIN, VALIDATION, assert_same, fresh
+from tests.support.unreliable import unreliable_products
 
 THREADS = (1, 2, 4)
 ROWS = 150  # more than a piece of work has, on every path

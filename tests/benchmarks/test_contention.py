@@ -1,6 +1,5 @@
 """Neighbours come and go, slow turns are cut off, and ratios say what was measured."""
 
-import importlib
 import os
 import signal
 import subprocess
@@ -8,14 +7,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-import contention
 import pytest
-from contention import Measurement, Plan, Worker, compare, environment, take_turns
-from neighbours import neighbours
 
 from aem.errors import AemError
+from benchmarks.neighbours import neighbours
+from benchmarks.speed import contention
+from benchmarks.speed.contention import Measurement, Plan, Worker, compare, environment, take_turns
+from tools.render import speed
 
 ROOT = Path(__file__).resolve().parents[2]
 # Stands in for contended.py: one thread is quick, the default never done, two threads fail.
@@ -76,9 +75,10 @@ def test_neighbours_are_gone_whatever_happened(error: type[BaseException] | None
 
 def test_neighbours_end_when_whoever_started_them_was_killed() -> None:
     code = (
-        "import os; from neighbours import neighbours\nwith neighbours(2): os.kill(os.getpid(), 9)"
+        "import os; from benchmarks.neighbours import neighbours\n"
+        "with neighbours(2): os.kill(os.getpid(), 9)"
     )
-    variables = {**os.environ, "PYTHONPATH": f"{ROOT / 'benchmarks'}{os.pathsep}{ROOT / 'src'}"}
+    variables = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"}
     # They inherit standard error: this returns when the last of them has closed it.
     ended = subprocess.run(
         [sys.executable, "-c", code], env=variables, stderr=subprocess.PIPE, timeout=60, check=False
@@ -218,8 +218,6 @@ def test_a_cut_turn_counts_as_its_limit() -> None:
 
 
 def test_the_table_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
-    render: Any = importlib.import_module("render_speed")
     measurements = [
         measured("one", 2.0, tree="before"),
         measured("default", tree="before", at_least=20.0),
@@ -238,12 +236,12 @@ def test_the_table_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
         "measurements": [m.as_record() for m in measurements],
         "comparisons": compare(measurements),
     }
-    monkeypatch.setattr(render, "result", lambda name: record)
-    lines = render.busy_table().splitlines()
+    monkeypatch.setattr(speed, "result", lambda name: record)
+    lines = speed.busy_table().splitlines()
     assert lines[2] == (
         "| score, rows/s | 1 | 1,000 | < 100 | < 0.10 | 1,000 | 2,000 | 2.00 | ≥ 0.9, met |"
     )
     assert lines[3] == "| demo, s | 0 | — | — | — | 4 | > 40 | < 0.10 | — |"
     assert lines[-1] == "`contention.py`, CPU, 2 cores, commit abc, before: def, 60 s."
-    monkeypatch.setattr(render, "result", lambda name: None)
-    assert render.busy_table().startswith("Not measured yet")
+    monkeypatch.setattr(speed, "result", lambda name: None)
+    assert speed.busy_table().startswith("Not measured yet")

@@ -5,7 +5,7 @@ import pytest
 
 pytest.importorskip("zuko")
 
-import flows
+from benchmarks.accuracy import flows
 
 
 def test_near_the_truth() -> None:

@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from made import MixtureMade, Study, scores, train
+
+from benchmarks.claims.made import MixtureMade, Study, scores, train
 
 
 def test_it_is_a_density() -> None:

@@ -4,7 +4,8 @@ import time
 
 import pytest
 import torch
-from measuring import rows_for
+
+from benchmarks.speed.measuring import rows_for
 
 CPU = torch.device("cpu")
 

@@ -4,12 +4,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-import miniboone_trials
 import pytest
-import tune
 
 from aem.errors import AemError
 from aem.paper.tables.config import TableConfig, table_experiment
+from benchmarks.claims import miniboone_trials, tune
 
 TRIALS = {"wide": "model.hidden=64", "narrow": "model.hidden=16", "odd": "model.hidden=33"}
 

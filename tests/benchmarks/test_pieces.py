@@ -1,27 +1,13 @@
 """Pieces of a measurement add up to the whole, and only pieces that belong together do."""
 
-import importlib.util
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from aem.errors import AemError
+from benchmarks.accuracy import pieces
 
-
-def _load() -> ModuleType:
-    path = Path(__file__).resolve().parents[2] / "benchmarks" / "pieces.py"
-    spec = importlib.util.spec_from_file_location("pieces", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-pieces = _load()
 ONE: dict[str, Any] = {"task": "wine", "methods": {"aem": {"test_log_prob": 1.5}}}
 OTHER: dict[str, Any] = {"task": "wine", "methods": {"kernel density": {"test_log_prob": 0.5}}}
 

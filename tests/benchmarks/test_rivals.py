@@ -1,26 +1,10 @@
 """The rivals of the small tables are densities, and know a Gaussian when they see one."""
 
-import importlib.util
-import sys
-from pathlib import Path
-from types import ModuleType
-
 import numpy as np
 import pytest
 
 from aem.data.splits import TableSplits
-
-FILE = Path(__file__).resolve().parents[2] / "benchmarks" / "rivals.py"
-
-
-def load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("rivals", FILE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["rivals"] = module
-    spec.loader.exec_module(module)
-    return module
+from benchmarks.accuracy import rivals
 
 
 @pytest.fixture
@@ -39,7 +23,6 @@ def entropy() -> float:
 def test_close_to_the_truth(
     name: str, splits: TableSplits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rivals = load()
     monkeypatch.setattr(rivals, "COMPONENTS", (1, 2))
     log_prob, chosen = getattr(rivals, name)(splits)
     assert -entropy() - 0.3 < float(log_prob(splits.test).mean()) < -entropy() + 0.3
@@ -52,7 +35,6 @@ def test_close_to_the_truth(
 
 def test_flow_stops_early_and_keeps_the_best(splits: TableSplits) -> None:
     pytest.importorskip("zuko")
-    rivals = load()
     log_prob, chosen = rivals.spline_flow(splits, epochs=2, report=lambda _: None)
     assert chosen["best_epoch"] <= chosen["stopped_after"] == 2
     assert np.isfinite(log_prob(splits.test)).all()

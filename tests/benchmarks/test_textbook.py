@@ -4,12 +4,12 @@ import math
 
 import pytest
 import torch
-from textbook import Mixture, TextbookAEM, TextbookTraining, degrees
 from torch import Tensor
 
 from aem import AEM, ModelConfig
 from aem.conditionals.estimates import log_prob_estimate
 from aem.nn.resmade import ResMADE
+from benchmarks.speed.textbook import Mixture, TextbookAEM, TextbookTraining, degrees
 
 
 def twins(features: int) -> tuple[TextbookAEM, AEM]:
@@ -128,7 +128,7 @@ def test_a_score_is_the_estimate_whatever_the_chunk(monkeypatch: pytest.MonkeyPa
     model, _ = twins(2)
     x = torch.randn(5, 2)
     whole = model.score(x, samples=20_000)
-    monkeypatch.setattr("textbook.CHUNK", 4096)
+    monkeypatch.setattr("benchmarks.speed.textbook.CHUNK", 4096)
     parts = model.score(x, samples=20_000)
     assert whole.shape == (5,)
     torch.testing.assert_close(whole, parts, rtol=0, atol=0.1)

@@ -1,6 +1,5 @@
 """A walk over settings goes uphill, keeps all it saw, and never runs a trial twice."""
 
-import importlib.util
 import json
 from pathlib import Path
 from types import ModuleType
@@ -10,17 +9,11 @@ import pytest
 
 from aem.errors import AemError
 from aem.paper.tables.config import TableConfig
-
-FILE = Path(__file__).resolve().parents[2] / "benchmarks" / "tune.py"
+from benchmarks.claims import tune as module
 
 
 @pytest.fixture
 def tune(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("tune", FILE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
     ladders = {"model.dropout": (0.0, 0.1, 0.2, 0.3), "train.weight_decay": (0.0, 0.01, 0.1)}
     monkeypatch.setattr(module, "LADDERS", ladders)
     monkeypatch.setattr(module, "load_table", lambda _: None)

@@ -17,7 +17,7 @@ from aem import AEM, AemError
 from aem.base.files import read_tensors
 from aem.training import fit
 from aem.training import objective as step
-from short_runs import SHORT, TINY, TRAIN, VALIDATION, Table, assert_same, fresh, run
+from tests.support.short_runs import SHORT, TINY, TRAIN, VALIDATION, Table, assert_same, fresh, run
 
 
 def explode(monkeypatch: pytest.MonkeyPatch, at: int, how: Callable[[Tensor, AEM], Tensor]) -> None:

@@ -19,7 +19,7 @@ from aem.training.loop import validation_scores
 from aem.training.objective import DensityStep
 from aem.training.optimizer import Descent
 from aem.training.schedule import averaging_decay
-from short_runs import SHORT, TINY, TRAIN, VALIDATION, fresh, ring, run
+from tests.support.short_runs import SHORT, TINY, TRAIN, VALIDATION, fresh, ring, run
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from aem.base.files import read_tensors
 from aem.training import fit, steps
 from aem.training import run as runs
 from aem.training.checkpoint import Progress
-from short_runs import SHORT, TINY, TRAIN, VALIDATION, assert_same, fresh, run
+from tests.support.short_runs import SHORT, TINY, TRAIN, VALIDATION, assert_same, fresh, run
 
 
 @pytest.fixture(scope="module")
@@ -108,16 +108,16 @@ SCRIPT = """
 import sys, torch
 torch.set_num_threads(1)
 sys.path[:0] = {paths!r}
-from training.test_loop import run
+from tests.training.test_loop import run
 run(folder=__import__("pathlib").Path({folder!r}), config={config})
 """
 
 
 def test_a_process_killed_by_the_system_resumes(tmp_path: Path) -> None:
     config = replace(SHORT, steps=150, validate_every=40)
-    tests = str(Path(__file__).parents[1])
+    root = str(Path(__file__).parents[2])
     script = SCRIPT.format(
-        paths=[tests], folder=str(tmp_path / "run"), config=f"__import__('aem').{config!r}"
+        paths=[root], folder=str(tmp_path / "run"), config=f"__import__('aem').{config!r}"
     )
     process = subprocess.Popen([sys.executable, "-c", script])
     checkpoint = tmp_path / "run" / "checkpoint.safetensors"

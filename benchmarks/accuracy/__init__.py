@@ -1,0 +1,1 @@
+"""How well tables are fitted, beside mixtures, kernel densities, flows and anomaly detectors."""

@@ -1,0 +1,1 @@
+"""What the documentation and the paper state, measured: trials, exactness, precision, seeds."""

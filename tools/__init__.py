@@ -1,0 +1,1 @@
+"""What keeps the pages of the repository true to its results and its code."""

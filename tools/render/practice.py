@@ -1,0 +1,80 @@
+"""The tables of what fits without tuning achieve beside others, from results/*.json."""
+
+from tools.render.pages import markdown, result
+
+TABLES_OUT_OF_THE_BOX = ("wine", "breast-cancer", "magic", "gas-10k", "hepmass-5k", "miniboone-40")
+METHODS = {
+    "aem": "`AEMDensity`",
+    "gaussian mixture": "Gaussian mixture",
+    "kernel density": "kernel density",
+    "spline flow": "spline flow",
+}
+NOT_MEASURED = "Not measured yet: `make bench-accuracy`."
+
+
+def _table(header: list[str], rows: list[list[str]]) -> str:
+    return markdown(header, rows, NOT_MEASURED)
+
+
+def accuracy() -> str:
+    """Test log-likelihoods of all methods, table by table; the best is bold."""
+    rows = []
+    for table in TABLES_OUT_OF_THE_BOX:
+        record = result(f"accuracy/{table}")
+        if record is None:
+            continue
+        found = record["methods"]
+        best = max(m["test_log_prob"] for m in found.values())
+        for name, label in METHODS.items():
+            if name not in found:
+                continue
+            m = found[name]
+            mean = f"{m['test_log_prob']:.3f} ± {m['test_log_prob_2se']:.3f}"
+            apart = [s.get("told_apart_auroc") for s in m["settings"]]
+            rows.append(
+                [
+                    table,
+                    label,
+                    f"**{mean}**" if m["test_log_prob"] == best else mean,
+                    f"{m['median']:.3f}",
+                    f"{m['worst']:.1f}",
+                    f"{m['seconds_a_fit']:.0f} s",
+                    "" if apart[0] is None else f"{apart[0]:.3f}",
+                ]
+            )
+    header = ["table", "method", "test log-likelihood ± 2 s.e.", "median", "worst row", "a fit"]
+    return _table([*header, "samples told apart (AUROC)"], rows)
+
+
+def anomalies() -> str:
+    """AUROC of all methods, table by table and in the mean."""
+    record = result("anomalies/adbench")
+    if record is None:
+        return f"{NOT_MEASURED}\n"
+    methods = list(record["mean_auroc"]["mix"])
+    rows = []
+    for setting, means in record["mean_auroc"].items():
+        for name, found in record["tables"].items():
+            rows.append([name.split("_", 1)[1], setting, *_best_bold(found[setting], methods)])
+        label = f"**mean of {len(record['tables'])}**"
+        rows.append([label, setting, *_best_bold(means, methods)])
+    return _table(["table", "fitted on", *methods], rows)
+
+
+def _best_bold(aurocs: dict[str, float], methods: list[str]) -> list[str]:
+    best = max(aurocs[m] for m in methods)
+    return [f"**{aurocs[m]:.3f}**" if aurocs[m] == best else f"{aurocs[m]:.3f}" for m in methods]
+
+
+def runs() -> str:
+    """Where these numbers come from."""
+    rows = []
+    for name in (*(f"accuracy/{t}" for t in TABLES_OUT_OF_THE_BOX), "anomalies/adbench"):
+        record = result(name)
+        if record is not None:
+            device = ", ".join(filter(None, (record["device"], record.get("processor"))))
+            rows.append([name, f"`{record['command']}`", device, str(record["commit"])])
+    return _table(["result", "command", "device", "commit"], rows)
+
+
+TABLES = {"accuracy": accuracy, "anomalies": anomalies, "practice_runs": runs}
