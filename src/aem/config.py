@@ -34,6 +34,7 @@ PROPOSALS: dict[str, Family] = {
     "mixture": Family("aem.conditionals.proposals.gaussian:GaussianHead"),
     "anchored": Family("aem.conditionals.proposals.anchored:AnchoredHead"),
     "uniform": Family("aem.conditionals.proposals.uniform:UniformHead", bounded=True),
+    "laplace": Family("aem.conditionals.proposals.laplace:LaplaceHead"),
 }
 
 

@@ -112,11 +112,13 @@ class GaussianMixture(Mixture):
 class GaussianHead(MixtureHead):
     """φ [*B, 3K] → a mixture of Gaussians."""
 
+    component = NORMAL
+
     def forward(
         self,
         phi: Float[Tensor, "*B P"],
         feature: int | None = None,
         past: Float[Tensor, "*A N"] | None = None,
     ) -> GaussianMixture:
-        """Build the proposal, whichever feature it is of."""
+        """Build the mixture, whichever feature it is of."""
         return GaussianMixture(*self.parts(phi))

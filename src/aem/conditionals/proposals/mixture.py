@@ -150,7 +150,12 @@ class Mixture(Proposal):
 
 
 class MixtureHead(Head):
-    """φ [*B, 3K] → a mixture: logits, locations, and scales through softplus above a minimum."""
+    """φ [*B, 3K] → a mixture: logits, locations, and scales through softplus above a minimum.
+
+    A subclass names the `component`.
+    """
+
+    component: Component
 
     def __init__(self, components: int, min_scale: float) -> None:
         super().__init__()
@@ -179,3 +184,12 @@ class MixtureHead(Head):
         phi = phi.to(torch.promote_types(phi.dtype, torch.float32))
         logits, locs, raw_scales = phi.split(self.components, -1)
         return logits, locs, self.min_scale + softplus(raw_scales)
+
+    def forward(
+        self,
+        phi: Float[Tensor, "*B P"],
+        feature: int | None = None,
+        past: Float[Tensor, "*A N"] | None = None,
+    ) -> Mixture:
+        """Build the mixture, whichever feature it is of."""
+        return Mixture(*self.parts(phi), self.component)
