@@ -6,6 +6,8 @@ from typing import Literal
 from aem.base.settings import _require_not_negative, _require_positive, _require_types
 from aem.errors import AemError
 
+RESAMPLED = 100  # proposals a resampled value is chosen from in the paper
+
 
 @dataclass(frozen=True)
 class ModelConfig:
@@ -13,6 +15,9 @@ class ModelConfig:
 
     features: int = 0
     context_features: int = 0
+    # Whether the networks see columns less their means, in deviations, or as they are. Everything the
+    # model says of a scalar, `min_scale` included, is in units of what the networks see.
+    standardise: bool = True
     # Whether the networks see columns less their regressions on those before, see
     # `aem.model.transforms.whitening`.
     whiten: bool = False
@@ -35,7 +40,10 @@ class ModelConfig:
     # proposal
     proposal: Literal["mixture", "anchored", "uniform"] = "mixture"
     components: int = 10
-    min_scale: float = 1e-3
+    min_scale: float = 1e-3  # of a component, in units of what the networks see
+    # Whether the components start side by side over standardised columns, or where the last layer's
+    # random weights put them: on top of each other around zero.
+    spread_components: bool = True
     bounds: tuple[tuple[float, float], ...] = ()  # uniform proposal: (low, high) a column
     # Fourier features of each scalar, 0 for none; their frequencies come from the data
     frequencies: int = 8
@@ -56,6 +64,8 @@ class ModelConfig:
                 raise AemError(f"{name} must lie in [0, 1), not {getattr(self, name)}")
         if self.proposal == "uniform" and not self.bounds:
             raise AemError("proposal 'uniform' needs bounds, a (low, high) pair for each column")
+        if self.whiten and not self.standardise:
+            raise AemError("whiten makes columns of its own, which cannot be seen as they are")
         if self.whiten and (self.proposal == "uniform" or self.lattice):
             raise AemError(
                 "whiten needs columns without bounds or steps of their own: with a uniform proposal "

@@ -31,7 +31,8 @@ class AEM(nn.Module):
     """An autoregressive energy machine over D columns, in the units of the data.
 
     Networks see standardised values z = (x − centre) / scale. The centre of a column is its shift
-    or, in a whitened model, its regression on the columns before. All of it is part of the model.
+    or, in a whitened model, its regression on the columns before; where columns are seen as they are,
+    it is zero and the scale one. All of it is part of the model.
     """
 
     shift: Tensor
@@ -96,7 +97,8 @@ class AEM(nn.Module):
         )
         with torch.no_grad():
             bias = self.arnn.biases()
-            bias[:, : self.head.size] += self.head.initial_bias()
+            if config.spread_components:
+                bias[:, : self.head.size] += self.head.initial_bias()
             if isinstance(self.head, AnchoredHead):
                 # Exactly the anchor at first: nothing changed, and a flat energy.
                 self.arnn.silence(self.head.size)
@@ -143,7 +145,7 @@ class AEM(nn.Module):
     ) -> "AEM":
         """A fresh model whose standardisation and frequencies fit the training rows."""
         x = check_table(x, columns=columns, for_fitting=True)
-        shift, scale, slopes = x.mean(0), x.std(0), None
+        (shift, scale), slopes = _standardisation(config, x), None
         if config.whiten:
             coefficients, scale = regressions(x)
             slopes = torch.from_numpy(coefficients).float()
@@ -293,6 +295,17 @@ class AEM(nn.Module):
     def in_double(self) -> "AEM":
         """A float64 copy in evaluation mode, for exact scores."""
         return copy.deepcopy(self).double().eval()
+
+
+def _standardisation(
+    config: ModelConfig, x: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """What is taken off each column, and what it is divided by: nothing, where it is seen as it is."""
+    if config.standardise:
+        return x.mean(0), x.std(0)
+    if np.abs(x).max() > REACH:
+        raise AemError(f"columns beyond ±{REACH:,.0f} cannot be seen as they are: standardise them")
+    return np.zeros(x.shape[1]), np.ones(x.shape[1])
 
 
 class ConditionalSequence:

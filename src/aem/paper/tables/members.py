@@ -11,7 +11,7 @@ import torch
 from aem.base.devices import choose_device
 from aem.base.files import make_folder, read_tensors, write_json
 from aem.base.provenance import device_name
-from aem.base.settings import to_mapping
+from aem.base.settings import completed, to_mapping
 from aem.config import TrainConfig
 from aem.data.splits import TableSplits
 from aem.errors import AemError
@@ -162,6 +162,8 @@ def _settle(path: Path, identity: dict[str, Any], *, evaluate_only: bool) -> Non
 def _refuse_other(path: Path, found: Any, wanted: dict[str, Any]) -> None:
     if not isinstance(found, dict):
         raise AemError(f"{path} does not say what it was trained on; choose another folder")
+    # Settings that came after the file had their defaults.
+    found = {**_identity(TableConfig(), ()), **found}
     for key, value in wanted.items():
         if found.get(key) != value:
             raise AemError(
@@ -181,7 +183,8 @@ def _read_best(model: AEM, checkpoint: Path, identity: dict[str, Any]) -> dict[s
     tensors, metadata = read_tensors(checkpoint, "checkpoint")
     wanted = {k: v for k, v in identity.items() if k.startswith("train.")}
     _refuse_other(checkpoint, {f"train.{k}": v for k, v in metadata["train"].items()}, wanted)
-    if metadata["config"] != json.loads(json.dumps(to_mapping(model.config))):
+    kept = json.loads(json.dumps(completed(model.config, metadata["config"])))
+    if kept != json.loads(json.dumps(to_mapping(model.config))):
         raise AemError(f"{checkpoint} belongs to a model of other settings")
     best = {k.removeprefix("best."): v for k, v in tensors.items() if k.startswith("best.")}
     if not best:
