@@ -58,9 +58,13 @@ def _layer_forward(  # type: ignore[no-untyped-def]
     DROPOUT: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, INNER: tl.constexpr,
     STAGES: tl.constexpr,
 ):  # fmt: skip
-    """sum = [sum +] x Wᵀ + b; active = dropout(activation(sum))."""
+    """sum = [sum +] x Wᵀ + b; active = dropout(activation(sum)).
+
+    Where x has more digits than the weights, what rounding leaves of it is multiplied as well.
+    """
     N, K = N_UNITS * N_UNIT, K_UNITS * K_UNIT
     KIND: tl.constexpr = weight_ptr.dtype.element_ty
+    EXACT: tl.constexpr = (x_ptr.dtype.element_ty == tl.float32) and (tl.float32 != KIND)
     rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     inner = tl.arange(0, INNER)
@@ -72,13 +76,16 @@ def _layer_forward(  # type: ignore[no-untyped-def]
         known = k < K
         x = tl.load(
             x_ptr + rows[:, None] * K + k[None, :], mask=row_inside & known[None, :], other=0.0
-        ).to(KIND)
+        )
         w = tl.load(
             weight_ptr + columns[None, :].to(tl.int64) * K + k[:, None],
             mask=column_inside & known[:, None],
             other=0.0,
         )
-        total = dot(x, w, total)
+        rounded = x.to(KIND)
+        total = dot(rounded, w, total)
+        if EXACT:
+            total = dot((x - rounded.to(tl.float32)).to(KIND), w, total)
     total += tl.load(bias_ptr + columns, mask=columns < N, other=0.0)[None, :]
     here = rows[:, None].to(tl.int64) * N + columns[None, :]
     inside = row_inside & column_inside
