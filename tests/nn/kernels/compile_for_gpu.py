@@ -69,7 +69,7 @@ def main() -> None:
         compile_kernel(
             _layer_forward, Launch(tiles.rows, tiles.warps, tiles.stages), N_UNIT=16, K_UNIT=1,
             ADD=False, SUM=True, ACTIVE=active, TANH=False, DROPOUT=False, ROWS=tiles.rows,
-            COLUMNS=tiles.columns, INNER=tiles.inner, STAGES=tiles.stages,
+            COLUMNS=tiles.columns, INNER=tiles.inner, STAGES=tiles.stages, EXACT=True,
         )  # fmt: skip
 
 

@@ -56,15 +56,14 @@ def _layer_forward(  # type: ignore[no-untyped-def]
     M, N_UNITS, K_UNITS, threshold, scale, N_UNIT: tl.constexpr, K_UNIT: tl.constexpr,
     ADD: tl.constexpr, SUM: tl.constexpr, ACTIVE: tl.constexpr, TANH: tl.constexpr,
     DROPOUT: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, INNER: tl.constexpr,
-    STAGES: tl.constexpr,
+    STAGES: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """sum = [sum +] x Wᵀ + b; active = dropout(activation(sum)).
 
-    Where x has more digits than the weights, what rounding leaves of it is multiplied as well.
+    EXACT for an x of more digits than the weights: what rounding leaves of it is multiplied as well.
     """
     N, K = N_UNITS * N_UNIT, K_UNITS * K_UNIT
     KIND: tl.constexpr = weight_ptr.dtype.element_ty
-    EXACT: tl.constexpr = (x_ptr.dtype.element_ty == tl.float32) and (tl.float32 != KIND)
     rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     inner = tl.arange(0, INNER)
@@ -221,7 +220,7 @@ def forward_layer(
         N_UNIT=unit(n), K_UNIT=unit(k), ADD=add, SUM=total is not None,
         ACTIVE=active is not None, TANH=tanh, DROPOUT=dropout > 0,
         ROWS=tiles.rows, COLUMNS=tiles.columns, INNER=tiles.inner, STAGES=tiles.stages,
-        num_warps=tiles.warps,
+        EXACT=x.dtype != weight.dtype, num_warps=tiles.warps,
     )  # fmt: skip
 
 
