@@ -21,8 +21,8 @@ from aem.model.files import save_model
 from aem.paper.plane.config import ExperimentConfig
 from aem.paper.plane.density import PlaneDensity, estimated_density, plane_density
 from aem.paper.plane.evaluate import MEMORY, evaluate_plane
-from aem.paper.plane.picture import Picture
-from aem.paper.plots import plane_row, save_figure
+from aem.paper.plane.picture import Picture, draw_row
+from aem.paper.plots import save_figure
 from aem.training.checkpoint import Progress
 from aem.training.loop import fit
 
@@ -66,26 +66,17 @@ def run_plane(config: ExperimentConfig, preset: str, folder: Path, *, quiet: boo
         "training": training_summary(progress),
     }
     write_json(folder / "metrics.json", metrics)
-    density = _density(model, task, config)
-    Picture.of(task, density).save(folder / "density.npz")
     count = config.evaluate.samples or PICTURE_SAMPLES[device.type]
     # A literal energy is drawn from as the paper does: exactly, it would cost a CDF a value.
     method: Method = "exact" if config.model.energy == "relative" else "resample"
-    figure = plane_row(
-        task.bounds,
-        train[:count] if config.evaluate.samples else train[:1_000_000],
-        density,
-        _draw(model, count, "proposal"),
-        _draw(model, count, method, config.evaluate.proposals),
-        captions=(
-            f"best possible: {metrics['limit']:.3f} nats",
-            f"{metrics['proposal_gap']:.3f} nats below it",
-            "",
-            _below(metrics),
-            "",
-        ),
-    )
-    save_figure(figure, folder / "figure.png")
+    drawn = {
+        "data": train[:1_000_000],
+        "proposal_samples": _draw(model, count, "proposal"),
+        "samples": _draw(model, count, method, config.evaluate.proposals),
+    }
+    picture = Picture.of(task, _density(model, task, config), drawn)
+    picture.save(folder / "density.npz")
+    save_figure(draw_row(picture, metrics), folder / "figure.png")
     return Run(model, metrics, folder)
 
 
@@ -106,15 +97,6 @@ def _density(model: AEM, task: PlaneTask, config: ExperimentConfig) -> PlaneDens
         samples=settings.importance_samples,
         memory=MEMORY[model.shift.device.type],
     )
-
-
-def _below(metrics: dict[str, Any]) -> str:
-    """The caption of the model's density."""
-    lost = metrics["rows_without_density"]
-    if metrics["gap"] is None:
-        return f"no density for {lost:,} test rows"
-    text = f"{metrics['gap']:.3f} nats below it"
-    return f"{text}, without {lost:,} rows" if lost else text
 
 
 def _draw(
