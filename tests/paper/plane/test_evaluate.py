@@ -126,3 +126,5 @@ def test_the_papers_settings(task: str) -> None:
     assert (config.evaluate.importance_samples, config.evaluate.proposals) == (1000, 100)
     if config.model.proposal == "mixture":
         assert (config.model.min_scale, config.model.components) == (1e-3, 10)
+        # From the authors' start the diamond's energy runs away, as nothing warms up before it.
+        assert config.model.spread_components == (task == "diamond")
