@@ -6,6 +6,8 @@ from typing import Literal
 from aem.base.settings import _require_not_negative, _require_positive, _require_types
 from aem.errors import AemError
 
+# Of the networks (`aem.nn.activations`); kernels know ReLU and tanh, others are slower.
+Activation = Literal["relu", "tanh", "sigmoid", "softplus", "leaky_relu", "elu"]
 RESAMPLED = 100  # proposals a resampled value is chosen from in the paper
 
 
@@ -22,10 +24,10 @@ class ModelConfig:
     # `aem.model.transforms.whitening`.
     whiten: bool = False
     # autoregressive network
-    network: Literal["resmade", "transformer"] = "resmade"
+    network: Literal["resmade", "made", "transformer"] = "resmade"
     hidden: int = 256
-    blocks: int = 4
-    activation: Literal["relu", "tanh"] = "relu"  # of ResMADE
+    blocks: int = 4  # of two layers each, or, of a plain MADE, layers behind the first
+    activation: Activation = "relu"  # of ResMADE and MADE
     dropout: float = 0.0
     gamma: int = 64  # width of the context vector γ
     # energy network
@@ -35,7 +37,9 @@ class ModelConfig:
     energy_input: Literal["value", "residual"] = "value"
     energy_hidden: int = 128
     energy_blocks: int = 4
-    energy_activation: Literal["relu", "tanh"] = "relu"
+    # Whether those are residual blocks of two layers each, or plain layers.
+    energy_residual: bool = True
+    energy_activation: Activation = "relu"
     energy_dropout: float = 0.0
     # proposal
     proposal: Literal["mixture", "anchored", "uniform"] = "mixture"

@@ -22,6 +22,7 @@ from aem.model.transforms.whitening import regressions
 from aem.nn.energy import EnergyNetwork
 from aem.nn.features import REACH, FourierFeatures, choose_frequencies, residual_frequencies
 from aem.nn.incremental import incremental
+from aem.nn.made import MADE
 from aem.nn.resmade import ResMADE
 from aem.nn.rowwise import linear
 from aem.nn.transformer import CausalTransformer
@@ -94,6 +95,7 @@ class AEM(nn.Module):
             blocks=config.energy_blocks,
             activation=config.energy_activation,
             dropout=config.energy_dropout,
+            residual=config.energy_residual,
         )
         with torch.no_grad():
             bias = self.arnn.biases()
@@ -118,14 +120,16 @@ class AEM(nn.Module):
         dtype = self.shift.dtype
         return UniformHead(((low - shift) / scale).to(dtype), ((high - shift) / scale).to(dtype))
 
-    def _make_arnn(self, frequencies: Float[Tensor, "D F"]) -> ResMADE | CausalTransformer:
+    def _make_arnn(self, frequencies: Float[Tensor, "D F"]) -> MADE | CausalTransformer:
         config = self.config
         embedding = self.embedding if config.fourier_past else FourierFeatures(frequencies[:, :0])
-        make: Callable[..., ResMADE | CausalTransformer] = (
-            partial(CausalTransformer, sums=torch.eye(config.features) if config.whiten else None)
-            if config.network == "transformer"
-            else partial(ResMADE, activation=config.activation)
-        )
+        make: Callable[..., MADE | CausalTransformer]
+        if config.network == "transformer":
+            sums = torch.eye(config.features) if config.whiten else None
+            make = partial(CausalTransformer, sums=sums)
+        else:
+            masked = ResMADE if config.network == "resmade" else MADE
+            make = partial(masked, activation=config.activation)
         return make(
             embedding,
             self.head.size + config.gamma,

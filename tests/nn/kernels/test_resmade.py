@@ -6,7 +6,7 @@ from tests.support.triton_here import DEVICE, GPU, KIND
 from torch import Tensor
 
 from aem.nn.features import REACH, FourierFeatures
-from aem.nn.kernels import applied, layers
+from aem.nn.kernels import applied, is_tanh, layers
 from aem.nn.kernels import resmade as kernel
 from aem.nn.kernels.arithmetic import dropout_mask
 from aem.nn.kernels.packing import Packed
@@ -60,8 +60,15 @@ def twin(net: ResMADE, x: Tensor, dropout: float, seed: int) -> Tensor:
 def fused(net: ResMADE, x: Tensor, dropout: float) -> Tensor:
     degrees = kernel.Degrees(*(d.to(DEVICE, torch.int32) for d in net.degrees))
     embedded = kernel.embed(x, net.embedding.frequencies, REACH, torch.float32)
+    tanh = is_tanh(net.activation_name)
     out: Tensor = applied(
-        kernel.FusedResMADE, embedded, degrees, dropout, net.tanh, KIND, *net.parameters()
+        kernel.FusedResMADE,
+        embedded,
+        degrees,
+        dropout,
+        tanh,
+        KIND,
+        *net.parameters(),
     )
     return out
 
