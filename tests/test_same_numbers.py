@@ -6,7 +6,7 @@ holds all the same holds by construction.
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -57,14 +57,17 @@ def transformer(whiten: bool) -> AEM:
 
 
 def models() -> dict[str, AEM]:
-    tanh = rough_model(features=3, seed=3)
-    tanh.energy.activation, tanh.energy.tanh = torch.tanh, True
+    others: dict[str, dict[str, Any]] = {
+        "tanh": {"energy_activation": "tanh"},
+        "sigmoid": {"energy_activation": "sigmoid", "activation": "elu"},
+        "plain": {"network": "made", "activation": "softplus", "energy_residual": False},
+    }
     return {
         "relative": rough_model(features=3),
         "smooth": rough_model(features=3, size=1.0),
         "literal": rough_model("literal", features=3),
         "uniform": rough_model("relative", "uniform", features=3),
-        "tanh": tanh,
+        **{name: rough_model(features=3, seed=3, **own) for name, own in others.items()},
         "context": rough_model(context=2, features=3),
         "transformer": transformer(whiten=False),
         "whitened": transformer(whiten=True),

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from aem.model.aem import AEM
     from aem.model.distribution import AEMDistribution
     from aem.model.files import load_model, save_model
+    from aem.nn.made import MADE
+    from aem.nn.resmade import ResMADE
     from aem.tables.estimators import AEMDensity, AEMOutlierDetector
     from aem.tables.model import TableModel
     from aem.training.loop import fit
@@ -20,6 +22,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AEM",
+    "MADE",
     "AEMDensity",
     "AEMDistribution",
     "AEMOutlierDetector",
@@ -27,6 +30,7 @@ __all__ = [
     "AemError",
     "ModelConfig",
     "Quadrature",
+    "ResMADE",
     "TableModel",
     "TrainConfig",
     "__version__",
@@ -43,8 +47,10 @@ _LAZY = {
     "AEMDensity": "aem.tables.estimators",
     "AEMDistribution": "aem.model.distribution",
     "AEMOutlierDetector": "aem.tables.estimators",
+    "MADE": "aem.nn.made",
     "ModelConfig": "aem.config",
     "Quadrature": "aem.conditionals.normalizer",
+    "ResMADE": "aem.nn.resmade",
     "TableModel": "aem.tables.model",
     "TrainConfig": "aem.config",
     "fit": "aem.training.loop",

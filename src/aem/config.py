@@ -11,6 +11,10 @@ from aem.base.settings import (
 )
 from aem.errors import AemError
 
+# Of the networks (`aem.nn.activations`); kernels know ReLU and tanh, others are slower.
+Activation = Literal["relu", "tanh", "sigmoid", "softplus", "leaky_relu", "elu"]
+RESAMPLED = 100  # proposals a resampled value is chosen from in the paper
+
 
 @dataclass(frozen=True)
 class Family:
@@ -44,26 +48,34 @@ class ModelConfig:
 
     features: int = 0
     context_features: int = 0
+    # Whether the networks see columns less their means, in deviations, or as they are. Everything the
+    # model says of a scalar, `min_scale` included, is in units of what the networks see.
+    standardise: bool = True
     # Whether the networks see columns less their regressions on those before, see
     # `aem.model.transforms.whitening`.
     whiten: bool = False
     # autoregressive network
-    network: Literal["resmade", "transformer"] = "resmade"
+    network: Literal["resmade", "made", "transformer"] = "resmade"
     hidden: int = 256
-    blocks: int = 4
-    activation: Literal["relu", "tanh"] = "relu"  # of ResMADE
+    blocks: int = 4  # of two layers each, or, of a plain MADE, layers behind the first
+    activation: Activation = "relu"  # of ResMADE and MADE
     dropout: float = 0.0
     gamma: int = 64  # width of the context vector γ
     # energy network
     energy: Literal["relative", "literal"] = "relative"
     energy_hidden: int = 128
     energy_blocks: int = 4
-    energy_activation: Literal["relu", "tanh"] = "relu"
+    # Whether those are residual blocks of two layers each, or plain layers.
+    energy_residual: bool = True
+    energy_activation: Activation = "relu"
     energy_dropout: float = 0.0
     # proposal
     proposal: str = "mixture"  # one of PROPOSALS
     components: int = 10
-    min_scale: float = 1e-3
+    min_scale: float = 1e-3  # of a component, in units of what the networks see
+    # Whether the components start side by side over standardised columns, or where the last layer's
+    # random weights put them: on top of each other around zero.
+    spread_components: bool = True
     bounds: tuple[tuple[float, float], ...] = ()  # uniform proposal: (low, high) a column
     # Fourier features of each scalar, 0 for none; their frequencies come from the data
     frequencies: int = 8
@@ -91,6 +103,8 @@ class ModelConfig:
             raise AemError(
                 f"proposal '{self.proposal}' needs bounds, a (low, high) pair for each column"
             )
+        if self.whiten and not self.standardise:
+            raise AemError("whiten makes columns of its own, which cannot be seen as they are")
         if self.whiten and (bounded or self.lattice):
             raise AemError(
                 "whiten needs columns without bounds or steps of their own: with a uniform proposal "

@@ -36,6 +36,13 @@ def test_from_a_table_to_answers(
     drawn = pd.read_csv(io.BytesIO(capsysbinary.readouterr().out))
     assert list(drawn.columns) == COLUMNS
     np.testing.assert_array_equal(drawn.to_numpy(), table.sample(7, 0))
+    resampled = ("sample", "new.model", "-n", "7", "--method", "resample", "--proposals", "3")
+    assert run(monkeypatch, *resampled) == 0
+    drawn = pd.read_csv(io.BytesIO(capsysbinary.readouterr().out))
+    expected = table.sample(7, 0, method="resample", proposals=3)
+    np.testing.assert_array_equal(drawn.to_numpy(), expected)
+    assert run(monkeypatch, "sample", "new.model", "-n", "7", "--method", "magic") == 2
+    assert "unknown sampling method 'magic'" in capsysbinary.readouterr().err.decode()
 
 
 def test_python_and_command_line_agree_to_the_last_digit(

@@ -93,6 +93,37 @@ def test_fitting_the_standardisation_makes_units_irrelevant() -> None:
     torch.testing.assert_close(scores[0], scores[1], rtol=0, atol=1e-4)
 
 
+def test_columns_may_be_seen_as_they_are() -> None:
+    """Then a component is no narrower than `min_scale` in the units of the data, whatever those are."""
+    x = 1e-3 * table(200, 2) + 0.5
+    aem = AEM.for_data(small(standardise=False, min_scale=0.25), x)
+    rows = torch.from_numpy(x)
+    assert torch.equal(aem.standardise(rows), rows.float())
+    assert not aem.shift.any() and bool((aem.scale == 1).all())
+    with torch.no_grad():
+        aem.arnn.biases()[:, 2 * 3 : 3 * 3] = -100.0  # scales as narrow as they can be
+    narrowest = 1 / (0.25 * (2 * np.pi) ** 0.5)
+    density = aem.eval().conditionals(rows.float()).proposal.log_prob(rows.float()[..., None]).exp()
+    assert float(density.detach().max()) <= narrowest * 1.0001
+    standardised = AEM.for_data(small(min_scale=0.25), x)
+    assert float(standardised.scale.max()) * 0.25 < 1e-3
+
+
+def test_columns_seen_as_they_are_must_be_within_reach() -> None:
+    with pytest.raises(AemError, match="beyond ±10,000 cannot be seen as they are"):
+        AEM.for_data(small(standardise=False), 1e5 + table(50, 2))
+    with pytest.raises(AemError, match="cannot be seen as they are"):
+        small(standardise=False, whiten=True)
+
+
+def test_components_start_side_by_side_or_on_top_of_each_other() -> None:
+    x = table(200, 2)
+    for spread, low, high in ((True, 1.0, 2.0), (False, 0.0, 0.6)):
+        aem = AEM.for_data(small(spread_components=spread, components=10), x)
+        locs = aem.arnn.biases()[:, 10:20]
+        assert bool(((locs.max(-1).values > low) & (locs.max(-1).values < high)).all())
+
+
 def test_context_changes_every_conditional(conditional: AEM) -> None:
     x = rows(1, 3).expand(5, 3)
     terms = conditional(rows(5, 2)).scores(x).log_prob

@@ -1,6 +1,7 @@
 """Error rates: each Kolmogorov–Smirnov test below fails by chance with probability 1e-3 at most."""
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from aem import AemError
 from aem.conditionals.batch import Conditionals
 from aem.conditionals.cdf import PanelCDF
 from aem.conditionals.normalizer import PANEL_BYTES, Normalizer, Quadrature, normalizer
+from aem.config import RESAMPLED
 from aem.model import sampling
 from aem.model.distribution import Method
 from aem.model.sampling import invert, pit
@@ -62,6 +64,39 @@ def test_resampling_approaches_the_conditional_and_the_proposal_does_not() -> No
     assert stats.kstest(pit_of(sampling.by_rejection), "uniform").pvalue > 1e-3
     assert stats.kstest(pit_of(sampling.by_inversion, 50), "uniform").pvalue > 1e-3
     assert stats.kstest(pit_of(sampling.from_proposal), "uniform").pvalue < 1e-6
+
+
+def test_one_proposal_is_the_proposal_and_more_come_closer() -> None:
+    """What resampling is short of the conditional falls with the number it chooses from."""
+
+    def distance(proposals: int) -> float:
+        sampler = partial(sampling.by_resampling, proposals=proposals)
+        return float(stats.kstest(pit_of(sampler), "uniform").statistic)
+
+    alone = float(stats.kstest(pit_of(sampling.from_proposal), "uniform").statistic)
+    assert abs(distance(1) - alone) < 0.05
+    assert alone > distance(4) + 0.03 > distance(400)
+
+
+def test_the_number_of_proposals_is_an_argument(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = rough_model()
+    asked, original = [], sampling.proposal_draws
+
+    def watch(conditionals: Conditionals, count: int) -> Tensor:
+        asked.append((len(conditionals.projected), count))
+        return original(conditionals, count)
+
+    monkeypatch.setattr(sampling, "proposal_draws", watch)
+    model().sample((3000,), method="resample", proposals=1000)
+    assert sum(rows for rows, _ in asked) == 2 * 3000
+    assert {count for _, count in asked} == {1000}
+    # As many nodes at a time as with a hundred, and no more.
+    assert max(rows * count for rows, count in asked) <= sampling.BLOCK["cpu"] * RESAMPLED
+    asked.clear()
+    model().sample((3,), method="resample")
+    assert {count for _, count in asked} == {100}
+    with pytest.raises(AemError, match="at least one proposal, not 0"):
+        model().sample((3,), method="resample", proposals=0)
 
 
 def test_leftovers_of_rejection_are_inverted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,11 +5,13 @@ import torch
 from torch import nn
 
 from aem.nn.features import FourierFeatures
-from aem.nn.incremental import IncrementalResMADE
+from aem.nn.incremental import incremental
+from aem.nn.made import MADE
 from aem.nn.resmade import ResMADE
 
 
-@pytest.mark.parametrize("activation", ["relu", "tanh"])
+@pytest.mark.parametrize("kind", [ResMADE, MADE])
+@pytest.mark.parametrize("activation", ["relu", "tanh", "softplus"])
 @pytest.mark.parametrize("context", [0, 3])
 @pytest.mark.parametrize("blocks", [0, 1, 3])
 @pytest.mark.parametrize(
@@ -22,8 +24,9 @@ def test_one_feature_at_a_time_equals_the_full_pass(
     blocks: int,
     context: int,
     activation: str,
+    kind: type[MADE],
 ) -> None:
-    net = ResMADE(
+    net = kind(
         FourierFeatures(torch.rand(features, 2) * 5),
         outputs=4,
         hidden=hidden,
@@ -40,7 +43,7 @@ def test_one_feature_at_a_time_equals_the_full_pass(
     c = torch.randn(rows, context, dtype=torch.float64) if context else None
     with torch.no_grad():
         full = net(x, c)
-        steps = IncrementalResMADE(net, rows, c)
+        steps = incremental(net, rows, c)
         for d in range(features):
             difference = (steps.outputs() - full[:, d]).abs() / full[:, d].abs().clamp_min(1)
             assert difference.max() < 1e-12

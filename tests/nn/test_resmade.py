@@ -1,4 +1,4 @@
-"""The property everything stands on: output d sees x_<d and the context, and nothing else."""
+"""The property MADE and ResMADE stand on: output d sees x_<d and the context, and nothing else."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,10 @@ from torch import Tensor, nn
 from torch.autograd.functional import jacobian
 
 from aem.errors import AemError
+from aem.nn.activations import ACTIVATIONS
+from aem.nn.blocks import PlainBlock
 from aem.nn.features import FourierFeatures
+from aem.nn.made import MADE
 from aem.nn.resmade import ResMADE
 
 OUTPUTS = 3
@@ -24,10 +27,11 @@ def network(
     context: int = 0,
     frequencies: int = 0,
     activation: str = "tanh",
-) -> ResMADE:
+    kind: type[MADE] = ResMADE,
+) -> MADE:
     """Tanh has a slope everywhere, so that a missing connection cannot hide behind a dead unit."""
     embedding = FourierFeatures(1 + torch.rand(features, frequencies))
-    net = ResMADE(
+    net = kind(
         embedding,
         OUTPUTS,
         hidden=hidden,
@@ -39,13 +43,14 @@ def network(
     return net.double().eval()
 
 
-def input_jacobian(net: ResMADE, x: Tensor, context: Tensor | None) -> Tensor:
+def input_jacobian(net: MADE, x: Tensor, context: Tensor | None) -> Tensor:
     """d outputs / d x of one row: [D, O, D]."""
     result = jacobian(lambda row: net(row[None], context)[0], x)
     assert isinstance(result, Tensor)
     return result
 
 
+@pytest.mark.parametrize("kind", [MADE, ResMADE])
 @pytest.mark.parametrize("frequencies", [0, 2])
 @pytest.mark.parametrize("context", [0, CONTEXT])
 @pytest.mark.parametrize("blocks", [0, 1, 3])
@@ -59,8 +64,11 @@ def test_outputs_depend_on_all_earlier_features_and_no_other(
     blocks: int,
     context: int,
     frequencies: int,
+    kind: type[MADE],
 ) -> None:
-    net = network(randomise, features, hidden, blocks, context=context, frequencies=frequencies)
+    net = network(
+        randomise, features, hidden, blocks, context=context, frequencies=frequencies, kind=kind
+    )
     row = torch.randn(1, context, dtype=torch.float64) if context else None
     slopes = input_jacobian(net, torch.randn(features, dtype=torch.float64), row)
     earlier = torch.ones(features, features, dtype=torch.bool).tril(-1)
@@ -78,6 +86,63 @@ def test_relu_networks_are_autoregressive_too(
     upper = torch.ones(features, features, dtype=torch.bool).triu()
     assert not slopes.movedim(2, 0)[:, :, upper].any()
     assert slopes.any()
+
+
+@pytest.mark.parametrize("activation", sorted(ACTIVATIONS))
+@pytest.mark.parametrize("kind", [MADE, ResMADE])
+def test_every_activation_leaves_the_order_intact(
+    randomise: Callable[[nn.Module], None], activation: str, kind: type[MADE]
+) -> None:
+    net = network(randomise, 5, 30, 2, activation=activation, kind=kind)
+    slopes = torch.stack(
+        [input_jacobian(net, torch.randn(5, dtype=torch.float64), None) for _ in range(30)]
+    )
+    earlier = torch.ones(5, 5, dtype=torch.bool).tril(-1)
+    assert torch.equal((slopes != 0).any(0), earlier[:, None, :].expand(5, OUTPUTS, 5))
+
+
+def test_a_made_is_its_layers_one_after_the_other(
+    randomise: Callable[[nn.Module], None],
+) -> None:
+    net = network(randomise, 4, 12, 2, context=CONTEXT, kind=MADE)
+    x, c = torch.randn(7, 4).double(), torch.randn(7, CONTEXT).double()
+    h = net.initial(x) + net.context_layers[0](c)
+    for block, context_layer in zip(net.blocks, list(net.context_layers)[1:], strict=True):
+        assert isinstance(block, PlainBlock)
+        h = block.layer(h.tanh()) + context_layer(c)
+    expected = net.final(h.tanh()).view(7, 4, OUTPUTS)
+    torch.testing.assert_close(net(x, c), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_a_number_of_features_stands_for_their_plain_values() -> None:
+    for kind in (MADE, ResMADE):
+        torch.manual_seed(1)
+        short = kind(3, 2, hidden=8, blocks=1)
+        torch.manual_seed(1)
+        long = kind(FourierFeatures(torch.zeros(3, 0)), 2, hidden=8, blocks=1)
+        x = torch.randn(5, 3)
+        assert torch.equal(short(x), long(x))
+
+
+def test_an_affine_flow_of_a_resmade_has_the_jacobian_it_says(
+    randomise: Callable[[nn.Module], None],
+) -> None:
+    """A drop-in for a MADE: u = (x − shift) exp(−log scale) is triangular."""
+    net = ResMADE(4, 2, hidden=16, blocks=2, activation="elu")
+    randomise(net)
+    net = net.double()
+
+    def flow(x: Tensor) -> Tensor:
+        shift, log_scale = net(x[None])[0].unbind(-1)
+        u: Tensor = (x - shift) * (-log_scale).exp()
+        return u
+
+    x = torch.randn(4, dtype=torch.float64)
+    slopes = jacobian(flow, x)
+    assert isinstance(slopes, Tensor)
+    assert not slopes.triu(1).any()
+    expected = -net(x[None])[0, :, 1].sum()
+    torch.testing.assert_close(slopes.det().abs().log(), expected, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("blocks", [0, 2])

@@ -1,6 +1,7 @@
 """Small models with rough energies, and energies given by a formula."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,6 +23,7 @@ def rough_model(
     seed: int = 0,
     top: float = 20.0,
     energy_hidden: int = 16,
+    **changes: Any,
 ) -> AEM:
     """Random networks with enlarged weights; a literal one grows in both tails, so that Z exists."""
     torch.manual_seed(seed)
@@ -39,6 +41,7 @@ def rough_model(
         proposal="uniform" if proposal == "uniform" else "mixture",
         bounds=((-3.0, 5.0),) * features if proposal == "uniform" else (),
         frequencies=4,
+        **changes,
     )
     shift, scale = torch.linspace(0.5, 1.0, features), torch.linspace(1.5, 2.0, features)
     frequencies = torch.tensor([1.0, 3.0, 9.0, top]).expand(features, -1).clone()

@@ -52,7 +52,26 @@ def seeds_table() -> str:
     return markdown(["task", "seeds", "smallest gap", "median gap", "largest gap"], rows)
 
 
+def start_table() -> str:
+    """What the diamond's energy does from two starts of its mixture."""
+    r = result("experiments/diamond-start")
+    if r is None:
+        return ""
+    steps = [entry["step"] for entry in r["runs"][0]["history"]]
+    rows = [
+        [
+            "side by side" if run["config"]["model"]["spread_components"] else "the authors'",
+            *(f"{entry['validation_log_prob']:,.2f}" for entry in run["history"]),
+            f"{run['history'][-1]['validation_proposal_log_prob']:.2f}",
+        ]
+        for run in r["runs"]
+    ]
+    header = ["components start", *(f"after {step} steps" for step in steps), "its proposal then"]
+    return markdown(header, rows)
+
+
 TABLES = {
+    "diamond_start": start_table,
     "plane_best": lambda: plane_table("best"),
     "plane_fast": lambda: plane_table("fast"),
     "plane_paper": lambda: plane_table("paper"),

@@ -113,6 +113,21 @@ def to_mapping(config: Any) -> dict[str, Any]:
     return dataclasses.asdict(config)
 
 
+def completed(config: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of the kind of `config` as a file holds them, to compare them with its own.
+
+    What the file does not mention was no setting when it was written: it has its default.
+    """
+    kept = dict(values)
+    for field in dataclasses.fields(config):
+        inner, value = getattr(config, field.name), kept.get(field.name)
+        if dataclasses.is_dataclass(inner) and isinstance(value, Mapping):
+            kept[field.name] = completed(inner, value)
+        elif field.name not in kept and field.default is not dataclasses.MISSING:
+            kept[field.name] = field.default
+    return kept
+
+
 def merge(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
     """Nested dictionaries, the second laid over the first."""
     merged = dict(base)

@@ -1,6 +1,7 @@
 """The command line: `aem COMMAND …`. A command's module is imported when it is the one to run."""
 
 import inspect
+import signal
 import sys
 import warnings
 from functools import cache
@@ -115,7 +116,8 @@ def flowing(text: str) -> str:
 
 
 def run() -> None:
-    """Run the command that the arguments name."""
+    """Run the command that the arguments name; told to end, it ends as if interrupted by hand."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with warnings.catch_warnings():
         usual = warnings.showwarning
 

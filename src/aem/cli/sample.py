@@ -10,6 +10,7 @@ from aem.base.display import Progress
 from aem.base.options import seed_option
 from aem.cli.places import check_output, load_table_model
 from aem.cli.streams import write_columns
+from aem.config import RESAMPLED
 
 EPILOG = """
 Examples:
@@ -17,6 +18,8 @@ Examples:
   aem sample wine.model -n 1000 > more.csv
 
   aem sample wine.model -n 100000 --seed 7 --out more.parquet
+
+  aem sample wine.model -n 1000 --method resample --proposals 1000
 """
 
 
@@ -27,6 +30,16 @@ def sample(
         str, typer.Option(help="A .csv, .tsv, .parquet or .json file; - for standard output.")
     ] = STANDARD,
     seed: Annotated[int, seed_option("The same seed draws the same rows.")] = 0,
+    method: Annotated[
+        str,
+        typer.Option(
+            help="exact; inverse: always by the inverse of the distribution function; resample: as "
+            "in the paper, nearly exact; proposal: without the energies."
+        ),
+    ] = "exact",
+    proposals: Annotated[
+        int, typer.Option(help="Draws of the proposal each resampled value is chosen from.", min=1)
+    ] = RESAMPLED,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     as_json: Annotated[
         bool,
@@ -40,7 +53,7 @@ def sample(
     check_output(out, model)
     table = load_table_model(model, device)
     with Progress() as progress:
-        rows = table.sample(count, seed, progress)
+        rows = table.sample(count, seed, progress, method=method, proposals=proposals)
     columns = {name: rows[:, d].tolist() for d, name in enumerate(table.columns)}
     write_columns(out, columns, as_json=as_json)
     if as_json and out != STANDARD:

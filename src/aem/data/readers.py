@@ -43,14 +43,20 @@ def read_array(path: Path) -> npt.NDArray[Any]:
         return _numbers(np.lib.format.read_array(file, allow_pickle=False))
 
 
-def read_arrays(path: Path, names: tuple[str, ...]) -> dict[str, npt.NDArray[Any]]:
-    """Read the named arrays from an .npz file; pickled objects are refused."""
+def read_arrays(
+    path: Path, names: tuple[str, ...], optional: tuple[str, ...] = ()
+) -> dict[str, npt.NDArray[Any]]:
+    """Read the named arrays from an .npz file, the optional ones if they are in it.
+
+    Pickled objects are refused.
+    """
     with (
         refusing(path, f"an .npz file with the arrays {', '.join(names)}"),
         zipfile.ZipFile(path),  # np.load would take a lone .npy for an archive
         np.load(path, allow_pickle=False) as archive,
     ):
-        return {name: _numbers(archive[name]) for name in names}
+        there = (name for name in optional if name in archive)
+        return {name: _numbers(archive[name]) for name in (*names, *there)}
 
 
 def read_numbers(

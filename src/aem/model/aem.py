@@ -20,6 +20,7 @@ from aem.model.transforms.whitening import regressions
 from aem.nn.energy import EnergyNetwork
 from aem.nn.features import REACH, FourierFeatures, choose_frequencies
 from aem.nn.incremental import incremental
+from aem.nn.made import MADE
 from aem.nn.resmade import ResMADE
 from aem.nn.rowwise import linear
 from aem.nn.transformer import CausalTransformer
@@ -29,7 +30,8 @@ class AEM(nn.Module):
     """An autoregressive energy machine over D columns, in the units of the data.
 
     Networks see standardised values z = (x − centre) / scale. The centre of a column is its shift
-    or, in a whitened model, its regression on the columns before. All of it is part of the model.
+    or, in a whitened model, its regression on the columns before; where columns are seen as they are,
+    it is zero and the scale one. All of it is part of the model.
     """
 
     shift: Tensor
@@ -88,24 +90,28 @@ class AEM(nn.Module):
             blocks=config.energy_blocks,
             activation=config.energy_activation,
             dropout=config.energy_dropout,
+            residual=config.energy_residual,
         )
         with torch.no_grad():
             bias = self.arnn.biases()
-            bias[:, : self.head.size] += self.head.initial_bias()
+            if config.spread_components:
+                bias[:, : self.head.size] += self.head.initial_bias()
             if self.head.silent:
                 # Exactly the initial proposal at first: nothing changed, and a flat energy.
                 self.arnn.silence(self.head.size)
                 bias[:, : self.head.size] = self.head.initial_bias()
                 self.energy.final.weight.zero_()
 
-    def _make_arnn(self, frequencies: Float[Tensor, "D F"]) -> ResMADE | CausalTransformer:
+    def _make_arnn(self, frequencies: Float[Tensor, "D F"]) -> MADE | CausalTransformer:
         config = self.config
         embedding = self.embedding if config.fourier_past else FourierFeatures(frequencies[:, :0])
-        make: Callable[..., ResMADE | CausalTransformer] = (
-            partial(CausalTransformer, sums=torch.eye(config.features) if config.whiten else None)
-            if config.network == "transformer"
-            else partial(ResMADE, activation=config.activation)
-        )
+        make: Callable[..., MADE | CausalTransformer]
+        if config.network == "transformer":
+            sums = torch.eye(config.features) if config.whiten else None
+            make = partial(CausalTransformer, sums=sums)
+        else:
+            masked = ResMADE if config.network == "resmade" else MADE
+            make = partial(masked, activation=config.activation)
         return make(
             embedding,
             self.head.size + config.gamma,
@@ -125,7 +131,7 @@ class AEM(nn.Module):
     ) -> "AEM":
         """A fresh model whose standardisation and frequencies fit the training rows."""
         x = check_table(x, columns=columns, for_fitting=True)
-        shift, scale, slopes = x.mean(0), x.std(0), None
+        (shift, scale), slopes = _standardisation(config, x), None
         if config.whiten:
             coefficients, scale = regressions(x)
             slopes = torch.from_numpy(coefficients).float()
@@ -268,6 +274,17 @@ class AEM(nn.Module):
     def in_double(self) -> "AEM":
         """A float64 copy in evaluation mode, for exact scores."""
         return copy.deepcopy(self).double().eval()
+
+
+def _standardisation(
+    config: ModelConfig, x: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """What is taken off each column, and what it is divided by: nothing, where it is seen as it is."""
+    if config.standardise:
+        return x.mean(0), x.std(0)
+    if np.abs(x).max() > REACH:
+        raise AemError(f"columns beyond ±{REACH:,.0f} cannot be seen as they are: standardise them")
+    return np.zeros(x.shape[1]), np.ones(x.shape[1])
 
 
 class ConditionalSequence:

@@ -16,6 +16,7 @@ from torch.distributions import Distribution, constraints
 from aem.conditionals.conditional import Conditional
 from aem.conditionals.estimates import log_prob_estimate
 from aem.conditionals.normalizer import Quadrature, with_tolerance
+from aem.config import RESAMPLED
 from aem.errors import AemError
 from aem.model import sampling
 from aem.model.scoring import Scores, score, shared_pasts
@@ -176,10 +177,24 @@ class AEMDistribution(Distribution):
 
     @torch.no_grad()
     def sample(
-        self, sample_shape: torch.Size | list[int] | tuple[int, ...] = (), method: Method = "exact"
+        self,
+        sample_shape: torch.Size | list[int] | tuple[int, ...] = (),
+        method: Method = "exact",
+        *,
+        proposals: int = RESAMPLED,
     ) -> Float[Tensor, "*S D"]:
-        """Draw rows: exactly (by rejection, or by inverting the CDFs), by the paper's resampling, or
-        from the proposal alone. Inversion computes in float64.
+        """Draw rows from the model.
+
+        Parameters
+        ----------
+        sample_shape
+            How many rows; a batch of them for each row of the context.
+        method
+            "exact" draws by rejection, or by inverting the CDFs where there is nothing to accept
+            against; "inverse" always by inversion, in float64; "resample" as the paper does, which
+            is exact only in the limit of many proposals; "proposal" from the proposal alone.
+        proposals
+            How many draws of the proposal each resampled value is chosen from.
         """
         shape = torch.Size(sample_shape) + self.batch_shape
         context = self.context
@@ -194,7 +209,9 @@ class AEMDistribution(Distribution):
         was_training = model.training
         model.eval()
         try:
-            z = sampling.draw(model, shape.numel(), model.standardise_context(context), method)
+            z = sampling.draw(
+                model, shape.numel(), model.standardise_context(context), method, proposals
+            )
         finally:
             model.train(was_training)
         return model.in_units(z).reshape(shape + self.event_shape)

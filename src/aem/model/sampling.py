@@ -9,6 +9,7 @@ in every form of the energy, and what is left where acceptance is hopeless.
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import torch
@@ -20,6 +21,7 @@ from aem.base.threads import spread
 from aem.conditionals.batch import Conditionals, representatives
 from aem.conditionals.cdf import PanelCDF
 from aem.conditionals.normalizer import PANEL_BYTES, Quadrature, normalizer, refuse_divergent
+from aem.config import RESAMPLED
 from aem.errors import AemError
 from aem.model.scoring import blocks, context_groups, solve, split_groups
 
@@ -27,8 +29,8 @@ if TYPE_CHECKING:
     from aem.model.aem import AEM
 
 Drawn = TypeVar("Drawn")
+Sampler = Callable[[Conditionals], Float[Tensor, " B"]]  # one draw of each conditional
 
-RESAMPLED = 100  # proposals a resampled value is chosen from, as in the paper
 # Rows drawn together bound memory and keep a thread, or a GPU, busy; with few blocks, threads would
 # not finish at the same time.
 BLOCK = {"cpu": 2**13, "cuda": 2**14}
@@ -38,13 +40,24 @@ MOST_TRIES = 64  # of a value a round
 BUSY = {"cuda": 2**17}  # points a round, at least: fewer leave the device idle
 
 
-def draw(
-    model: "AEM", rows: int, context: Float[Tensor, "B Q"] | None, method: str
-) -> Float[Tensor, "B D"]:
-    """Draw standardised rows, a block at a time."""
+def sampler_named(method: str, proposals: int = RESAMPLED) -> Sampler:
+    """Look a method up, or say which there are; `proposals` is the N of *resample*."""
     if method not in SAMPLERS:
         raise AemError(f"unknown sampling method '{method}'; known: {', '.join(SAMPLERS)}")
-    sampler = SAMPLERS[method]
+    if proposals < 1:
+        raise AemError(f"resampling needs at least one proposal, not {proposals}")
+    return partial(by_resampling, proposals=proposals) if method == "resample" else SAMPLERS[method]
+
+
+def draw(
+    model: "AEM",
+    rows: int,
+    context: Float[Tensor, "B Q"] | None,
+    method: str,
+    proposals: int = RESAMPLED,
+) -> Float[Tensor, "B D"]:
+    """Draw standardised rows, a block at a time; `proposals` is the N of *resample*."""
+    sampler = sampler_named(method, proposals)
 
     def some(block: slice) -> Tensor:
         own = None if context is None else context[block]
@@ -56,18 +69,20 @@ def draw(
             columns.append(value)
         return torch.stack(columns, -1)
 
-    parts = list(drawn_in_blocks(some, rows, model.shift.device))
+    nodes = proposals if method == "resample" else 1
+    parts = list(drawn_in_blocks(some, rows, model.shift.device, nodes))
     return torch.cat(parts) if parts else model.shift.new_zeros(0, model.config.features)
 
 
 def drawn_in_blocks(
-    draw: Callable[[slice], Drawn], rows: int, device: torch.device
+    draw: Callable[[slice], Drawn], rows: int, device: torch.device, nodes: int = 1
 ) -> Iterator[Drawn]:
     """What `draw` makes of each block of so many rows, each from a random stream of its own.
 
-    How rows are cut into blocks and what their streams are depends on no number of threads.
+    How rows are cut into blocks and what their streams are depends on no number of threads. Blocks
+    are smaller where a row takes more `nodes` at a time than resampling usually does.
     """
-    size = BLOCK[device.type]
+    size = max(BLOCK[device.type] * RESAMPLED // max(nodes, RESAMPLED), 1)
     if device.type == "cpu":
         size = min(max(-(-rows // BLOCKS), FEWEST_ROWS), size)
     starts = range(0, rows, size)
@@ -92,9 +107,9 @@ def from_proposal(conditionals: Conditionals) -> Float[Tensor, " B"]:
     return proposal_draws(conditionals, 1)[:, 0]
 
 
-def by_resampling(conditionals: Conditionals) -> Float[Tensor, " B"]:
+def by_resampling(conditionals: Conditionals, proposals: int = RESAMPLED) -> Float[Tensor, " B"]:
     """One of N proposal draws, chosen by its importance weight (sampling importance resampling)."""
-    y = proposal_draws(conditionals, RESAMPLED)
+    y = proposal_draws(conditionals, proposals)
     log_w = conditionals.log_weight(y)
     shares = (log_w - log_w.amax(-1, keepdim=True)).exp()
     chosen = torch.multinomial(shares, 1, generator=generator(shares.device.type))
@@ -227,7 +242,7 @@ def pit(
     return torch.cat(parts)
 
 
-SAMPLERS = {
+SAMPLERS: dict[str, Sampler] = {
     "exact": by_rejection,
     "inverse": by_inversion,
     "resample": by_resampling,

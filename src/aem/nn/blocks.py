@@ -1,28 +1,14 @@
-"""The pre-activation residual block both networks are made of."""
+"""The blocks both networks are made of: what goes around a layer, or through it alone."""
 
-from collections.abc import Callable
-
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from aem.base.randomness import dropout
-from aem.errors import AemError
-
-Activation = Callable[[Tensor], Tensor]
-ACTIVATIONS: dict[str, Activation] = {"relu": F.relu, "tanh": torch.tanh}
-
-
-def activation_named(name: str) -> Activation:
-    """Look an activation up, or say which there are."""
-    if name not in ACTIVATIONS:
-        raise AemError(f"unknown activation '{name}'; known: {', '.join(ACTIVATIONS)}")
-    return ACTIVATIONS[name]
+from aem.nn.activations import Activation
 
 
 class ResidualBlock(nn.Module):
-    """h + W₂ dropout(a(W₁ a(h) + c)); c is an optional shift from a conditioning vector.
+    """h + W₂ dropout(a(W₁ a(h) + c)), pre-activation; c is a shift from a conditioning vector, or none.
 
     W₂ starts at zero, so that a new network is its first and last layer and depth grows in training.
     """
@@ -47,3 +33,21 @@ class ResidualBlock(nn.Module):
         t = dropout(self.activation(t), self.dropout, training=self.training)
         step: Tensor = self.second(t)
         return h + step
+
+
+class PlainBlock(nn.Module):
+    """W dropout(a(h)) + c: a layer without a way around it."""
+
+    def __init__(self, layer: nn.Linear, activation: Activation, dropout: float) -> None:
+        super().__init__()
+        self.layer = layer
+        self.activation = activation
+        self.dropout = dropout
+
+    def forward(
+        self, h: Float[Tensor, "*B H"], shift: Float[Tensor, "*B H"] | None = None
+    ) -> Float[Tensor, "*B H"]:
+        """Apply the block."""
+        active = dropout(self.activation(h), self.dropout, training=self.training)
+        t: Tensor = self.layer(active)
+        return t if shift is None else t + shift

@@ -4,9 +4,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from aem.nn.blocks import ResidualBlock, activation_named
+from aem.nn.activations import activation_named
+from aem.nn.blocks import PlainBlock, ResidualBlock
 from aem.nn.features import fourier_features
-from aem.nn.kernels import applied, fuses_energy, fuses_inference
+from aem.nn.kernels import applied, fuses_energy, fuses_inference, is_tanh
 from aem.nn.kernels.processor import energy as energy_on_processor
 from aem.nn.rowwise import MANY, linear
 
@@ -23,7 +24,7 @@ class EnergyNetwork(nn.Module):
     """(embedded scalar, context γ) → one number f a node, shared by all dimensions.
 
     The context enters the first layer linearly, so W_γ γ is computed once a conditional
-    (`project`) and added to every node, never repeated.
+    (`project`) and added to every node, never repeated. Blocks are residual, or plain layers.
     """
 
     def __init__(
@@ -35,10 +36,11 @@ class EnergyNetwork(nn.Module):
         blocks: int,
         activation: str = "relu",
         dropout: float = 0.0,
+        residual: bool = True,
     ) -> None:
         super().__init__()
         self.activation = activation_named(activation)
-        self.tanh, self.dropout = activation == "tanh", dropout
+        self.activation_name, self.dropout, self.residual = activation, dropout, residual
         # One layer on [x, γ], kept as two matrices; both see the fan-in of the whole.
         joint = nn.Linear(inputs + context, hidden)
         self.from_value = nn.Linear(inputs, hidden, bias=False)
@@ -47,13 +49,14 @@ class EnergyNetwork(nn.Module):
             self.from_value.weight.copy_(joint.weight[:, :inputs])
             self.from_context.weight.copy_(joint.weight[:, inputs:])
             self.from_context.bias.copy_(joint.bias)
-        self.blocks = nn.ModuleList(
-            ResidualBlock(
-                NodeLinear(hidden, hidden), NodeLinear(hidden, hidden), self.activation, dropout
-            )
-            for _ in range(blocks)
-        )
+        self.blocks = nn.ModuleList(self._block(hidden) for _ in range(blocks))
         self.final = NodeLinear(hidden, 1)
+
+    def _block(self, hidden: int) -> nn.Module:
+        first = NodeLinear(hidden, hidden)
+        if not self.residual:
+            return PlainBlock(first, self.activation, self.dropout)
+        return ResidualBlock(first, NodeLinear(hidden, hidden), self.activation, self.dropout)
 
     def project(self, gamma: Float[Tensor, "*B C"]) -> Float[Tensor, "*B H"]:
         """The context's share of the first layer, without the bias."""
@@ -82,8 +85,9 @@ class EnergyNetwork(nn.Module):
         return f[..., 0]
 
     def _fuses_on_processor(self, embedded: Float[Tensor, "*B S E"]) -> bool:
-        """With ReLU, which can be done in place."""
-        plain = not self.tanh and not torch.is_autocast_enabled("cpu")
+        """With ReLU, which can be done in place, in residual blocks."""
+        usual = self.residual and self.activation_name == "relu"
+        plain = usual and not torch.is_autocast_enabled("cpu")
         return plain and embedded.device.type == "cpu" and embedded.numel() > 0
 
     def at(
@@ -96,11 +100,13 @@ class EnergyNetwork(nn.Module):
 
         Phases are of x's own precision, all else of the weights'.
         """
-        if fuses_energy(x, projected.shape[-1], len(self.blocks)):
-            return self._fused(x, frequencies, projected)
         kind = self.final.weight.dtype
-        if kind == torch.float32 and fuses_inference(x, projected.shape[-1], len(self.blocks)):
-            return self._fused_in_single(x, frequencies, projected)
+        if self.residual:
+            shape = projected.shape[-1], len(self.blocks), self.activation_name
+            if fuses_energy(x, *shape):
+                return self._fused(x, frequencies, projected)
+            if kind == torch.float32 and fuses_inference(x, *shape):
+                return self._fused_in_single(x, frequencies, projected)
         embedded = fourier_features(x, frequencies[..., None, :])
         f: Tensor = self(embedded.to(kind), projected.to(kind))
         return f.to(x.dtype)
@@ -125,7 +131,7 @@ class EnergyNetwork(nn.Module):
             FusedEnergy,
             *self._flat(x, frequencies, projected),
             self.dropout if self.training else 0.0,
-            self.tanh,
+            is_tanh(self.activation_name),
             torch.bfloat16,
             *self.blocks.parameters(),
         )
@@ -136,5 +142,6 @@ class EnergyNetwork(nn.Module):
         from aem.nn.kernels.energy import energy_in_single
 
         flat = self._flat(x, frequencies, projected)
-        f = energy_in_single(self.tanh, *flat, *self.blocks.parameters())
+        tanh = is_tanh(self.activation_name)
+        f = energy_in_single(tanh, *flat, *self.blocks.parameters())
         return f.to(x.dtype).view(x.shape)

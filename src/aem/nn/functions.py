@@ -23,6 +23,20 @@ def softplus(x: Tensor) -> Tensor:
     return x.abs().neg_().exp_().log1p_().add_(x.clamp_min(0))
 
 
+def sigmoid(x: Tensor) -> Tensor:
+    """1 / (1 + exp −x)."""
+    if not _indifferent(x):
+        return torch.sigmoid(x)
+    return x.neg().exp_().add_(1).reciprocal_()
+
+
+def elu(x: Tensor) -> Tensor:
+    """x above zero, exp x − 1 below."""
+    if not _indifferent(x):
+        return F.elu(x)
+    return torch.where(x > 0, x, x.clamp_max(0).exp_().sub_(1))
+
+
 def gelu(x: Tensor) -> Tensor:
     """x Φ(x), with the normal distribution function."""
     if not _indifferent(x):

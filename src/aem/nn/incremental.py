@@ -3,7 +3,7 @@
 ResMADE's hidden units are sorted by degree, so when x_d becomes known exactly the units of degree d
 become computable in every layer, and they read only units that are known already. A Transformer's
 tokens keep their keys and values for those to come. Each unit, each token, is computed once. A plain
-sampler runs the whole network D times instead.
+sampler runs the whole network D times instead, and so does a MADE without residual blocks here.
 """
 
 from typing import Protocol, runtime_checkable
@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from aem.nn.features import REACH, fourier_features
+from aem.nn.made import MADE
 from aem.nn.masks import hidden_degrees
 from aem.nn.resmade import ResMADE
 from aem.nn.rowwise import MANY, linear
@@ -33,12 +34,34 @@ class Incremental(Protocol):
 
 
 def incremental(
-    network: ResMADE | CausalTransformer, rows: int, context: Float[Tensor, "B Q"] | None = None
+    network: MADE | CausalTransformer, rows: int, context: Float[Tensor, "B Q"] | None = None
 ) -> Incremental:
     """A network's conditionals one after the other."""
     if isinstance(network, ResMADE):
         return IncrementalResMADE(network, rows, context)
+    if isinstance(network, MADE):
+        return WholePasses(network, rows, context)
     return IncrementalTransformer(network, rows, context)
+
+
+class WholePasses:
+    """The whole network for each feature, on what is known so far."""
+
+    def __init__(
+        self, network: MADE, rows: int, context: Float[Tensor, "B Q"] | None = None
+    ) -> None:
+        self.network, self.context, self.known = network, context, 0
+        self.past = network.initial.weight.new_zeros(rows, network.features)
+
+    def outputs(self) -> Float[Tensor, "B O"]:
+        """Parameters of the next conditional."""
+        emitted: Tensor = self.network(self.past, self.context)[:, self.known]
+        return emitted
+
+    def push(self, x: Float[Tensor, " B"]) -> None:
+        """Make the next feature known."""
+        self.past[:, self.known] = x
+        self.known += 1
 
 
 class IncrementalTransformer:

@@ -1,23 +1,38 @@
-"""ResMADE: one pass that gives every conditional its parameters (paper, appendix A)."""
+"""ResMADE: a MADE whose hidden layers are residual blocks (paper, appendix A).
+
+Its hidden layers all have the same degrees, so that what a block computes can be added to what it
+reads without a unit seeing more than before. Wherever a MADE stands, a ResMADE can.
+"""
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from aem.nn.blocks import ResidualBlock, activation_named
-from aem.nn.contexts import check_context
+from aem.nn.blocks import ResidualBlock
 from aem.nn.features import REACH, FourierFeatures
-from aem.nn.kernels import applied, fuses_resmade
-from aem.nn.masks import MaskedLinear, hidden_degrees
-from aem.nn.rowwise import Linear
+from aem.nn.kernels import applied, fuses_resmade, is_tanh
+from aem.nn.made import MADE
+from aem.nn.masks import MaskedLinear
 
 
-class ResMADE(nn.Module):
-    """x → outputs [B, D, O], the d-th of which depends on x_<d (and the context) alone."""
+class ResMADE(MADE):
+    """x → outputs [B, D, O], the d-th of which depends on x_<d (and the context) alone.
+
+    The parameters are those of `MADE`, whose place it can take anywhere; `blocks` are residual blocks
+    of two layers each. A fresh one is its first and its last layer: depth grows in training.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from aem import ResMADE
+    >>> shift, log_scale = ResMADE(5, 2, hidden=64, blocks=2)(torch.randn(10, 5)).unbind(-1)
+    >>> shift.shape
+    torch.Size([10, 5])
+    """
 
     def __init__(
         self,
-        embedding: FourierFeatures,
+        features: int | FourierFeatures,
         outputs: int,
         *,
         hidden: int,
@@ -26,76 +41,34 @@ class ResMADE(nn.Module):
         dropout: float = 0.0,
         context_features: int = 0,
     ) -> None:
-        super().__init__()
-        features = embedding.frequencies.shape[0]
-        self.features, self.outputs = features, outputs
-        self.context_features = context_features
-        self.embedding = embedding
-        self.activation = activation_named(activation)
-        self.tanh, self.dropout = activation == "tanh", dropout
-        feature_degrees = torch.arange(1, features + 1)
-        degrees = hidden_degrees(features, hidden, conditional=context_features > 0)
-        input_degrees = feature_degrees.repeat_interleave(embedding.width)
-        output_degrees = feature_degrees.repeat_interleave(outputs)
-        self.degrees = input_degrees, degrees, output_degrees
-        self._degrees: object = None  # the same on the device, made when kernels first ask for it
-        self.initial = MaskedLinear(input_degrees, degrees)
-        self.blocks = nn.ModuleList(
-            ResidualBlock(
-                MaskedLinear(degrees, degrees),
-                MaskedLinear(degrees, degrees),
-                self.activation,
-                dropout,
-            )
-            for _ in range(blocks)
+        super().__init__(
+            features,
+            outputs,
+            hidden=hidden,
+            blocks=blocks,
+            activation=activation,
+            dropout=dropout,
+            context_features=context_features,
         )
-        self.final = MaskedLinear(degrees, output_degrees, strict=True)
-        # The conditioning vector reaches every unit: no degree restricts what it may influence.
-        self.context_layers = nn.ModuleList(
-            Linear(context_features, hidden, bias=False)
-            for _ in range(blocks + 1 if context_features else 0)
-        )
+        self._degrees: object = None  # on the device, made when kernels first ask for them
 
-    @property
-    def numbers_a_row(self) -> int:
-        """About what a pass holds at a time for each row."""
-        return 6 * self.final.in_features
-
-    def biases(self) -> Float[Tensor, "D O"]:
-        """What each conditional's outputs are shifted by."""
-        return self.final.bias.view(self.features, self.outputs)
-
-    def silence(self, count: int) -> None:
-        """Make the first outputs of every conditional constants."""
-        self.final.weight.view(self.features, self.outputs, -1)[:, :count] = 0
+    def _block(self, degrees: Int[Tensor, " H"]) -> nn.Module:
+        first, second = (MaskedLinear(degrees, degrees) for _ in range(2))
+        return ResidualBlock(first, second, self.activation, self.dropout)
 
     def residual_blocks(self) -> list[ResidualBlock]:
         """The blocks under their own type."""
         return [block for block in self.blocks if isinstance(block, ResidualBlock)]
 
-    def context_shifts(
-        self, context: Float[Tensor, "B Q"] | None, batch: int
-    ) -> list[Tensor | None]:
-        """What the conditioning vector adds to the projection and to each block."""
-        check_context(context, self.context_features, batch)
-        if context is None:
-            return [None] * (len(self.blocks) + 1)
-        return [layer(context) for layer in self.context_layers]
-
     def forward(
         self, x: Float[Tensor, "B D"], context: Float[Tensor, "B Q"] | None = None
     ) -> Float[Tensor, "B D O"]:
         """Emit the outputs of all D conditionals in one pass."""
-        shift, *block_shifts = self.context_shifts(context, len(x))
-        if fuses_resmade(x, self.final.in_features, len(self.blocks)) and shift is None:
+        shifts = self.context_shifts(context, len(x))
+        hidden, blocks = self.final.in_features, len(self.blocks)
+        if fuses_resmade(x, hidden, blocks, self.activation_name) and context is None:
             return self._fused(x)
-        h: Tensor = self.initial(self.embedding(x).flatten(-2))
-        if shift is not None:
-            h = h + shift
-        for block, block_shift in zip(self.residual_blocks(), block_shifts, strict=True):
-            h = block(h, block_shift)
-        outputs: Tensor = self.final(self.activation(h))
-        return outputs.reshape(*outputs.shape[:-1], self.features, self.outputs)
+        return self._through(x, shifts)
 
     def _fused(self, x: Float[Tensor, "B D"]) -> Float[Tensor, "B D O"]:
         """The same by the fused kernels, in bfloat16."""
@@ -105,10 +78,11 @@ class ResMADE(nn.Module):
             self._degrees = Degrees(*(d.to(x.device, torch.int32) for d in self.degrees))
         outputs: Tensor = applied(
             FusedResMADE,
-            embed(x, self.embedding.frequencies, REACH, torch.bfloat16),
+            # With all their digits: bfloat16 knows no number between 3 and 3.0156.
+            embed(x, self.embedding.frequencies, REACH, torch.float32),
             self._degrees,
             self.dropout if self.training else 0.0,
-            self.tanh,
+            is_tanh(self.activation_name),
             torch.bfloat16,
             *self.parameters(),
         )

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from aem.base.files import write_atomically
 from aem.errors import AemError
-from aem.paper.gallery import ROWS, stack_rows
+from aem.paper.gallery import ROWS, row_of, stack_rows
 from aem.paper.plane.picture import Picture, draw_slices, draw_teaser
 from aem.paper.plots import save_figure
 from aem.paper.studies.figures import draw_calibration, draw_dimensionality
@@ -33,6 +33,7 @@ def _record(path: Path) -> dict[str, Any]:
         raise AemError(f"{path} is not a result file, or a damaged one") from error
 
 
+PORTRAIT: Final = "image/paper.npz"  # of the picture that ships: the paper's may not
 CALIBRATED: Final = tuple(f"calibration/{name}.json" for name in ("einstein", "power", "bsds300"))
 
 
@@ -45,11 +46,9 @@ FIGURES: Final = (
     PaperFigure(
         "figure1",
         "A picture as a density: data, proposal, AEM",
-        ("image/density.npz",),
-        "aem reproduce image --preset best (density.npz in its folder)",
-        lambda results, out: save_figure(
-            draw_teaser(Picture.load(results / "image" / "density.npz")), out
-        ),
+        (PORTRAIT,),
+        "aem reproduce image --preset paper (density.npz in its folder)",
+        lambda results, out: save_figure(draw_teaser(Picture.load(results / PORTRAIT)), out),
     ),
     PaperFigure(
         "figure2",
@@ -63,18 +62,16 @@ FIGURES: Final = (
     PaperFigure(
         "figure4a",
         "Densities and samples of the plane tasks",
-        tuple(f"{task}/best.png" for task in ROWS),
-        "aem reproduce spirals --preset best, and so on (figure.png in its folder)",
-        lambda results, out: stack_rows([results / task / "best.png" for task in ROWS], out),
+        tuple(f"{task}/paper.{kind}" for task in ROWS for kind in ("json", "npz")),
+        "aem reproduce spirals --preset paper, and so on (metrics.json, density.npz in its folder)",
+        lambda results, out: stack_rows([row_of(results, task) for task in ROWS], out),
     ),
     PaperFigure(
         "figure4b",
         "Conditionals of the picture",
-        ("image/density.npz",),
-        "aem reproduce image --preset best (density.npz in its folder)",
-        lambda results, out: save_figure(
-            draw_slices(Picture.load(results / "image" / "density.npz")), out
-        ),
+        (PORTRAIT,),
+        "aem reproduce image --preset paper (density.npz in its folder)",
+        lambda results, out: save_figure(draw_slices(Picture.load(results / PORTRAIT)), out),
     ),
     PaperFigure(
         "figure5",

@@ -1,22 +1,37 @@
 """The figure rows of the plane tasks, one below the other (the paper's figure 4a)."""
 
 import io
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from PIL import Image
 
 from aem.base.files import write_atomically
+from aem.errors import AemError
+from aem.paper.plane.picture import Picture, draw_row
 
 ROWS = ("spirals", "image", "diamond", "checkerboard")
 WIDTH = 1400
 
 
-def stack_rows(paths: Sequence[Path], out: Path) -> None:
-    """Write one picture of all rows, as wide as a page."""
+def row_of(results: Path, task: str) -> bytes:
+    """The row of a task with the paper's settings, drawn from its record, as a PNG."""
+    try:
+        record = json.loads((results / task / "paper.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise AemError(f"{results / task / 'paper.json'} is not a result file") from error
+    buffer = io.BytesIO()
+    figure = draw_row(Picture.load(results / task / "paper.npz"), record)
+    figure.savefig(buffer, format="png", dpi=150)
+    return buffer.getvalue()
+
+
+def stack_rows(rows: Sequence[bytes], out: Path) -> None:
+    """Write one picture of all rows (PNGs), as wide as a page."""
     pictures = []
-    for path in paths:
-        picture = Image.open(path).convert("RGB")
+    for row in rows:
+        picture = Image.open(io.BytesIO(row)).convert("RGB")
         height = round(picture.height * WIDTH / picture.width)
         pictures.append(picture.resize((WIDTH, height), Image.Resampling.LANCZOS))
     gallery = Image.new("RGB", (WIDTH, sum(p.height for p in pictures)), "white")

@@ -35,8 +35,8 @@ SCORES: Final = {
 PRESETS: Final = {"paper": "ours, the paper's settings", "best": "ours, best"}
 REMARKS: Final = {
     "BSDS300": "our patches were drawn anew from the pictures, as the published draw is not at hand",
-    "MINIBOONE": "rows rebuilt from a public copy of the data by MAF's recipe: validation and test rows "
-    "are those of MAF's files, training rows the same set in another order",
+    "MINIBOONE": "rows rebuilt from a public copy of the data by MAF's recipe: validation and test "
+    "rows are those of MAF's files, training rows the same set in another order",
 }
 
 

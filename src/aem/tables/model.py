@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,11 @@ from aem.base.progress import Report, silent
 from aem.base.randomness import uniforms
 from aem.conditionals.batch import Conditionals
 from aem.conditionals.normalizer import Quadrature
+from aem.config import RESAMPLED
 from aem.errors import AemError
 from aem.model.aem import AEM
 from aem.model.files import load_model, model_information, read_lenses, save_model
-from aem.model.sampling import by_rejection, drawn_in_blocks
+from aem.model.sampling import Sampler, drawn_in_blocks, sampler_named
 from aem.model.scoring import block_by_block, score_block, warn_inexact
 from aem.model.transforms.normal_scores import Lens, lenses_from, through
 from aem.tables.discrete import Discrete, log_cell_density
@@ -141,20 +142,33 @@ class TableModel:
             log_density[:, d] = values
         return log_density, scores.error.sum(-1)
 
-    def sample(self, count: int, seed: int | None = None, report: Report = silent) -> Array:
-        """Draw rows; discrete columns come back as the values they have."""
+    def sample(
+        self,
+        count: int,
+        seed: int | None = None,
+        report: Report = silent,
+        *,
+        method: str = "exact",
+        proposals: int = RESAMPLED,
+    ) -> Array:
+        """Draw rows; discrete columns come back as the values they have.
+
+        `method` and `proposals` are those of `AEMDistribution.sample`.
+        """
         if not isinstance(count, int | np.integer) or count < 1:
             raise AemError(
                 f"the number of rows to draw must be a positive whole one, not {count!r}"
             )
         count = int(count)
+        draw = partial(self._draw, sampler_named(method, proposals))
+        nodes = proposals if method == "resample" else 1
         device = self.model.shift.device
         self.model.eval()
         parts, done = [], 0
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             if seed is not None:
                 torch.manual_seed(seed)
-            for part in drawn_in_blocks(self._draw, count, device):
+            for part in drawn_in_blocks(draw, count, device, nodes):
                 parts.append(part)
                 done += len(part)
                 report("rows", done, count)
@@ -165,7 +179,7 @@ class TableModel:
         return rows
 
     @torch.no_grad()
-    def _draw(self, block: slice) -> Array:
+    def _draw(self, sampler: Sampler, block: slice) -> Array:
         """Column by column; one with a handful of values is drawn again until it is one of them."""
         model = self.model
         bounded = {self.columns.index(c.column): c for c in self.discrete if c.bounded}
@@ -173,9 +187,9 @@ class TableModel:
         drawn = []
         for d in range(len(self.columns)):
             conditional = sequence.next()
-            z = by_rejection(conditional)
+            z = sampler(conditional)
             if d in bounded:
-                z = self._redraw(bounded[d], conditional, z, d)
+                z = self._redraw(bounded[d], sampler, conditional, z, d)
             sequence.push(z)
             drawn.append(z)
         rows: Array = model.in_units(torch.stack(drawn, -1)).double().cpu().numpy() + self.offsets
@@ -183,7 +197,9 @@ class TableModel:
             rows[:, d] = lens.inverse(rows[:, d])
         return rows
 
-    def _redraw(self, column: Discrete, conditional: Conditionals, z: Tensor, d: int) -> Tensor:
+    def _redraw(
+        self, column: Discrete, sampler: Sampler, conditional: Conditionals, z: Tensor, d: int
+    ) -> Tensor:
         """Values beyond those seen are as rare as the score says."""
         within = uniforms(z.shape, z) >= column.beyond
         for _ in range(MOST_REDRAWS):
@@ -194,7 +210,7 @@ class TableModel:
             wrong = (seen != within).nonzero()[:, 0]
             if not len(wrong):
                 break
-            z[wrong] = by_rejection(conditional.select(wrong))
+            z[wrong] = sampler(conditional.select(wrong))
             within[wrong] |= uniforms(wrong.shape, z) < GIVE_UP
         return z
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from aem.base.files import Described, header, read_tensors, write_tensors
 from aem.base.provenance import device_name
-from aem.base.settings import from_mapping, to_mapping
+from aem.base.settings import completed, from_mapping, to_mapping
 from aem.errors import AemError
 
 # Settings that may change between a run and its continuation without changing the result.
@@ -106,10 +106,11 @@ def load_checkpoint(
     # Read as settings, so that those which came or went since have their defaults.
     if from_mapping(type(model.config), metadata["config"]) != model.config:
         raise AemError(f"{path} belongs to a model of other settings; choose another folder")
+    trained = completed(config, metadata["train"])
     for key, value in settings(config).items():
-        if metadata["train"].get(key) != value:
+        if trained[key] != value:
             raise AemError(
-                f"{path} was made with {key} = {metadata['train'].get(key)}, "
+                f"{path} was made with {key} = {trained[key]}, "
                 f"this run asks for {value}; choose another folder or the same settings"
             )
 

@@ -1,4 +1,6 @@
-"""Compile the energy kernels for a Hopper GPU, which needs none; run by `test_energy.py`.
+"""Compile the kernels of energies and of ResMADE's first layer for a Hopper GPU, which needs none.
+
+Run by `test_energy.py`.
 
 The interpreter that tests use elsewhere leaves out what only a GPU has.
 """
@@ -11,14 +13,18 @@ from triton.compiler import ASTSource
 
 from aem.nn.kernels.energy import BACKWARD, FORWARD, INPUTS, PIECES, TOP, Launch
 from aem.nn.kernels.energy_kernels import energy_backward, energy_forward, energy_inputs, energy_top
+from aem.nn.kernels.layers import SMALL, _layer_forward
 
 HALF, SINGLE = "*bf16", "*fp32"
 TYPES = {
     "threshold": "i64",
     "scale": "fp32",
     "multiplier_ptr": "*i32",
+    "end_ptr": "*i32",
     "seed_ptr": "*i64",
-    **dict.fromkeys(("matrix_ptr", "saved_ptr", "a_ptr", "u_ptr", "above_ptr"), HALF),
+    **dict.fromkeys(
+        ("matrix_ptr", "saved_ptr", "a_ptr", "u_ptr", "above_ptr", "weight_ptr", "active_ptr"), HALF
+    ),
     **dict.fromkeys(("slopes_ptr", "last_ptr", "projected_ptr"), HALF),
 }
 
@@ -56,6 +62,14 @@ def main() -> None:
         compile_kernel(
             energy_inputs, INPUTS, H=hidden, PADDED=padded, TILE=INPUTS.rows, BACKWARDS=tanh,
             NATIVE=True,
+        )  # fmt: skip
+    tiles = SMALL
+    for active in (False, True):
+        # The first layer, whose rows have more digits than its weights.
+        compile_kernel(
+            _layer_forward, Launch(tiles.rows, tiles.warps, tiles.stages), N_UNIT=16, K_UNIT=1,
+            ADD=False, SUM=True, ACTIVE=active, TANH=False, DROPOUT=False, ROWS=tiles.rows,
+            COLUMNS=tiles.columns, INNER=tiles.inner, STAGES=tiles.stages, EXACT=True,
         )  # fmt: skip
 
 

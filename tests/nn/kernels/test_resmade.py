@@ -6,7 +6,7 @@ from tests.support.triton_here import DEVICE, GPU, KIND
 from torch import Tensor
 
 from aem.nn.features import REACH, FourierFeatures
-from aem.nn.kernels import applied
+from aem.nn.kernels import applied, is_tanh, layers
 from aem.nn.kernels import resmade as kernel
 from aem.nn.kernels.arithmetic import dropout_mask
 from aem.nn.kernels.packing import Packed
@@ -59,9 +59,16 @@ def twin(net: ResMADE, x: Tensor, dropout: float, seed: int) -> Tensor:
 
 def fused(net: ResMADE, x: Tensor, dropout: float) -> Tensor:
     degrees = kernel.Degrees(*(d.to(DEVICE, torch.int32) for d in net.degrees))
-    embedded = kernel.embed(x, net.embedding.frequencies, REACH, KIND)
+    embedded = kernel.embed(x, net.embedding.frequencies, REACH, torch.float32)
+    tanh = is_tanh(net.activation_name)
     out: Tensor = applied(
-        kernel.FusedResMADE, embedded, degrees, dropout, net.tanh, KIND, *net.parameters()
+        kernel.FusedResMADE,
+        embedded,
+        degrees,
+        dropout,
+        tanh,
+        KIND,
+        *net.parameters(),
     )
     return out
 
@@ -97,6 +104,20 @@ def test_forward_and_gradients_agree_with_the_twin(shape: Shape) -> None:
     assert relative(out, reference) < 2.5 * relative(usual, reference) + 1e-3
     for a, b, c in zip(found, expected, mixed, strict=True):
         assert relative(a, b) < 2.5 * relative(c, b) + 1e-3
+
+
+def test_the_first_layer_reads_rows_with_all_their_digits() -> None:
+    """Weights have few digits, values may not: where an edge lies, a hundredth decides the side."""
+    few = torch.bfloat16 if GPU else torch.float16
+    x = (3 + torch.rand(40, 5, device=DEVICE)).contiguous()
+    weight = torch.randn(32, 5, device=DEVICE).to(few)
+    tiles = layers.tiles_for(len(x), len(weight))
+    ends = torch.full((-(-32 // tiles.columns),), 5, dtype=torch.int32, device=DEVICE)
+    found = x.new_empty(40, 32)
+    layers.forward_layer(x, weight, x.new_zeros(32), ends, tiles, total=found)
+    exact = x.double() @ weight.double().t()
+    rounded = x.to(few).double() @ weight.double().t()
+    assert relative(found, exact) < 1e-5 < 0.1 * relative(rounded, exact)
 
 
 def test_masked_weights_have_no_gradient() -> None:

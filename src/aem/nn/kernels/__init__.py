@@ -1,7 +1,7 @@
 """Fused GPU kernels behind the same functions; their PyTorch twins are the reference.
 
 Where a kernel stands in for its twin is decided here, by what can be seen from outside: a CUDA tensor
-in a bfloat16 training step, a shape the kernel takes, Triton installed.
+in a bfloat16 training step, a shape and an activation the kernel takes, Triton installed.
 """
 
 from importlib.util import find_spec
@@ -14,6 +14,14 @@ TRITON = find_spec("triton") is not None
 WIDTHS = (32, 64, 128, 256)  # of the energy network
 MOST_POINTS = 128  # of a conditional
 MOST_COMPONENTS = MOST_NODES = 64  # of the mixture
+ACTIVATIONS = ("relu", "tanh")  # that kernels know; of others they must not be told
+
+
+def is_tanh(activation: str) -> bool:
+    """What a kernel is told of an activation: whether it is tanh, for else it is ReLU."""
+    if activation not in ACTIVATIONS:
+        raise ValueError(f"no kernel knows the activation '{activation}'")
+    return activation == "tanh"
 
 
 def applied(function: Any, *arguments: Any) -> Any:
@@ -30,17 +38,19 @@ def _autocast_bfloat16() -> bool:
     return torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") == torch.bfloat16
 
 
-def fuses_energy(x: Tensor, hidden: int, blocks: int) -> bool:
+def fuses_energy(x: Tensor, hidden: int, blocks: int, activation: str) -> bool:
     """Whether the energy network's kernels take this (nodes are constants to them)."""
     usual = hidden in WIDTHS and blocks > 0 and x.shape[-1] <= MOST_POINTS
-    return in_mixed_precision(x) and usual and not x.requires_grad
+    known = activation in ACTIVATIONS
+    return in_mixed_precision(x) and usual and known and not x.requires_grad
 
 
-def fuses_inference(x: Tensor, hidden: int, blocks: int) -> bool:
+def fuses_inference(x: Tensor, hidden: int, blocks: int, activation: str) -> bool:
     """Whether the energy network's kernel in float32 takes this: scores and samples, no gradient."""
     narrow = hidden in WIDTHS and hidden < 256 and blocks > 0
     plain = not torch.is_grad_enabled() and not torch.is_autocast_enabled("cuda")
-    return TRITON and x.is_cuda and x.numel() > 0 and narrow and plain
+    known = activation in ACTIVATIONS
+    return TRITON and x.is_cuda and x.numel() > 0 and narrow and known and plain
 
 
 def fuses_mixture(x: Tensor, components: int, nodes: int) -> bool:
@@ -49,9 +59,10 @@ def fuses_mixture(x: Tensor, components: int, nodes: int) -> bool:
     return in_mixed_precision(x) and small and not x.requires_grad
 
 
-def fuses_resmade(x: Tensor, hidden: int, blocks: int) -> bool:
+def fuses_resmade(x: Tensor, hidden: int, blocks: int, activation: str) -> bool:
     """Whether ResMADE's kernels take this (rows are constants to them)."""
-    return in_mixed_precision(x) and hidden % 16 == 0 and blocks > 0 and not x.requires_grad
+    usual = hidden % 16 == 0 and blocks > 0 and activation in ACTIVATIONS
+    return in_mixed_precision(x) and usual and not x.requires_grad
 
 
 def fuses_ranking(points: Tensor) -> bool:

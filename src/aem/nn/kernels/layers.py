@@ -56,9 +56,12 @@ def _layer_forward(  # type: ignore[no-untyped-def]
     M, N_UNITS, K_UNITS, threshold, scale, N_UNIT: tl.constexpr, K_UNIT: tl.constexpr,
     ADD: tl.constexpr, SUM: tl.constexpr, ACTIVE: tl.constexpr, TANH: tl.constexpr,
     DROPOUT: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, INNER: tl.constexpr,
-    STAGES: tl.constexpr,
+    STAGES: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
-    """sum = [sum +] x Wᵀ + b; active = dropout(activation(sum))."""
+    """sum = [sum +] x Wᵀ + b; active = dropout(activation(sum)).
+
+    EXACT for an x of more digits than the weights: what rounding leaves of it is multiplied as well.
+    """
     N, K = N_UNITS * N_UNIT, K_UNITS * K_UNIT
     KIND: tl.constexpr = weight_ptr.dtype.element_ty
     rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
@@ -72,13 +75,16 @@ def _layer_forward(  # type: ignore[no-untyped-def]
         known = k < K
         x = tl.load(
             x_ptr + rows[:, None] * K + k[None, :], mask=row_inside & known[None, :], other=0.0
-        ).to(KIND)
+        )
         w = tl.load(
             weight_ptr + columns[None, :].to(tl.int64) * K + k[:, None],
             mask=column_inside & known[:, None],
             other=0.0,
         )
-        total = dot(x, w, total)
+        rounded = x.to(KIND)
+        total = dot(rounded, w, total)
+        if EXACT:
+            total = dot((x - rounded.to(tl.float32)).to(KIND), w, total)
     total += tl.load(bias_ptr + columns, mask=columns < N, other=0.0)[None, :]
     here = rows[:, None].to(tl.int64) * N + columns[None, :]
     inside = row_inside & column_inside
@@ -214,7 +220,7 @@ def forward_layer(
         N_UNIT=unit(n), K_UNIT=unit(k), ADD=add, SUM=total is not None,
         ACTIVE=active is not None, TANH=tanh, DROPOUT=dropout > 0,
         ROWS=tiles.rows, COLUMNS=tiles.columns, INNER=tiles.inner, STAGES=tiles.stages,
-        num_warps=tiles.warps,
+        EXACT=x.dtype != weight.dtype, num_warps=tiles.warps,
     )  # fmt: skip
 
 

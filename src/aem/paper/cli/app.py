@@ -1,7 +1,7 @@
 """`aem reproduce`: the paper's experiments, one command each."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -44,21 +44,35 @@ def _run(
 
 def _show(run: Run) -> None:
     metrics = run.metrics
+    importance = metrics["importance"] or {}
     table = Table(title=f"{metrics['task']} · {metrics['preset']}", show_header=False)
     for label, value in (
-        (
-            "test log-likelihood",
-            f"{metrics['test_log_prob']:.4f} ± {metrics['test_log_prob_2se']:.4f}",
-        ),
-        ("error of the normalisers", f"{metrics['test_log_prob_error']:.1e}"),
-        ("proposal alone", f"{metrics['proposal_log_prob']:.4f}"),
-        ("best possible", f"{metrics['limit']:.4f}"),
-        ("gap", f"{metrics['gap']:.4f} ± {metrics['gap_2se']:.4f}"),
+        ("test log-likelihood", _mean(metrics, "test_log_prob")),
+        ("error of the normalisers", _number(metrics, "test_log_prob_error", ".1e")),
+        ("rows without a density", f"{metrics['rows_without_density'] or ''}"),
+        ("by importance sampling", _mean(importance, "mean", "two_se")),
+        ("proposal alone", _number(metrics, "proposal_log_prob")),
+        ("best possible", _number(metrics, "limit")),
+        ("gap", _mean(metrics, "gap")),
+        ("gap by importance sampling", _mean(importance, "gap")),
+        ("gap of the proposal", _number(metrics, "proposal_gap")),
         ("training", f"{metrics['steps']} steps, {metrics['seconds']:.0f} s, {metrics['device']}"),
         ("written to", escape(str(run.folder))),
     ):
-        table.add_row(label, value)
+        if value:
+            table.add_row(label, value)
     Console().print(table)
+
+
+def _number(record: dict[str, Any], key: str, form: str = ".4f") -> str:
+    value = record.get(key)
+    return "" if value is None else f"{value:{form}}"
+
+
+def _mean(record: dict[str, Any], key: str, error: str = "") -> str:
+    """A mean with its two standard errors."""
+    mean, two_se = _number(record, key), _number(record, error or f"{key}_2se")
+    return f"{mean} ± {two_se}" if two_se else mean
 
 
 def _plane_command(task: str) -> None:

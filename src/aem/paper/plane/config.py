@@ -4,8 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aem.base.settings import _require_positive, _require_types, from_mapping
-from aem.config import ModelConfig, TrainConfig
+from aem.base.settings import (
+    _require_not_negative,
+    _require_positive,
+    _require_types,
+    from_mapping,
+)
+from aem.config import RESAMPLED, ModelConfig, TrainConfig
 from aem.paper.presets import layered_settings
 
 
@@ -25,12 +30,31 @@ class TaskConfig:
 
 
 @dataclass(frozen=True)
+class EvaluateConfig:
+    """How test rows are scored, densities drawn and samples taken."""
+
+    tolerance: float = 1e-3  # nats a row, of the quadrature
+    # Draws of the proposal for each conditional, with which test rows are scored beside the
+    # quadrature, and the density in the figure instead of it; 0 for neither.
+    importance_samples: int = 0
+    proposals: int = RESAMPLED  # that each value is chosen from where samples are resampled
+    samples: int = 0  # rows of each histogram; 0: a million on a GPU, fewer on a CPU
+    grid: int = 256  # points of the density along each axis
+
+    def __post_init__(self) -> None:
+        _require_types(self)
+        _require_positive(self, "tolerance", "proposals", "grid")
+        _require_not_negative(self, "importance_samples", "samples")
+
+
+@dataclass(frozen=True)
 class ExperimentConfig:
-    """One run: task, model and training."""
+    """One run: task, model, training and evaluation."""
 
     task: TaskConfig = field(default_factory=TaskConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
+    evaluate: EvaluateConfig = field(default_factory=EvaluateConfig)
 
 
 def experiment(

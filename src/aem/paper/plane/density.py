@@ -1,17 +1,20 @@
 """The density of a two-column model on a grid, for pictures.
 
-Every point of a vertical line shares its conditional p(x2 | x1), so a grid of n × n points needs
-n + 1 normalisers, not n².
+Every point of a vertical line shares its conditional p(x2 | x1), so by quadrature a grid of n × n
+points needs n + 1 normalisers, not n². The paper draws its figures with an estimate for each point.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from numpy.typing import NDArray
+from torch import Tensor
 
 from aem.conditionals.normalizer import Quadrature, normalizer
 from aem.errors import AemError
+from aem.evaluation.importance import MEMORY, importance_scores
 from aem.model.aem import AEM
 
 Bounds = tuple[tuple[float, float], tuple[float, float]]
@@ -32,13 +35,11 @@ class PlaneDensity:
 def plane_density(
     model: AEM, bounds: Bounds, points: int = 256, tolerance: float = PICTURE_TOLERANCE
 ) -> PlaneDensity:
-    """Evaluate model and proposal on a grid over the bounds."""
-    if model.config.features != 2:
-        raise AemError(f"a plane needs two columns, the model has {model.config.features}")
+    """Evaluate model and proposal on a grid over the bounds, by quadrature."""
+    _check_plane(model)
     exact = model.in_double()
     device = exact.shift.device
-    centres = (torch.arange(points, dtype=torch.float64, device=device) + 0.5) / points
-    x, y = (low + (high - low) * centres for low, high in bounds)
+    x, y = _centres(bounds, points, device)
     # The conditionals of x2 depend on x1 alone: any x2 will do.
     line = torch.stack((x, torch.zeros_like(x)), -1)
     z, centre = exact.standardise(line), exact.centre(line)[:, 1:]
@@ -59,3 +60,33 @@ def plane_density(
         (log_p[0].T + log_p[1] - jacobian).T.cpu().numpy(),
         (log_q[0].T + log_q[1] - jacobian).T.cpu().numpy(),
     )
+
+
+def estimated_density(
+    model: AEM, bounds: Bounds, points: int = 256, *, samples: int, memory: int = MEMORY
+) -> PlaneDensity:
+    """The same as the paper has it: each point's own normalisers, of so many draws each."""
+    _check_plane(model)
+    x, y = _centres(bounds, points, model.shift.device)
+    grid = torch.stack(torch.meshgrid(x, y, indexing="xy"), -1).reshape(-1, 2)
+    scores = importance_scores(model, grid, samples=samples, memory=memory)
+    return PlaneDensity(
+        x.cpu().numpy(),
+        y.cpu().numpy(),
+        scores.log_prob.sum(-1).reshape(points, points).cpu().numpy(),
+        scores.log_proposal.sum(-1).reshape(points, points).cpu().numpy(),
+    )
+
+
+def _check_plane(model: AEM) -> None:
+    if model.config.features != 2:
+        raise AemError(f"a plane needs two columns, the model has {model.config.features}")
+
+
+def _centres(
+    bounds: Bounds, points: int, device: torch.device
+) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
+    """Of the cells along each axis."""
+    centres = (torch.arange(points, dtype=torch.float64, device=device) + 0.5) / points
+    x, y = (low + (high - low) * centres for low, high in bounds)
+    return x, y

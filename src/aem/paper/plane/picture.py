@@ -1,8 +1,10 @@
-"""The paper's figures 1 and 4b: a picture learnt as a density, whole and in slices."""
+"""The paper's figures 1 and 4: densities in the plane with draws from them, and slices of one."""
 
 import io
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -15,44 +17,58 @@ from aem.data.readers import read_arrays
 from aem.data.synthetic import PlaneTask
 from aem.errors import AemError
 from aem.paper.plane.density import Bounds, PlaneDensity
+from aem.paper.plots import new_figure
 from aem.paper.studies.figures import BLUE, GREY, STYLE, VERMILION
 
 SLICES = (0.25, 0.5, 0.75)  # where x1 is held, as shares of its range
 COLOURS = "gray"
+BINS = 256  # of a histogram, along each axis
+
+Grid = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Picture:
-    """Log densities [y, x] on one grid."""
+    """Log densities [y, x] on one grid; densities of the same window as histograms of draws."""
 
     x: NDArray[np.float64]
     y: NDArray[np.float64]
     truth: NDArray[np.float64]
     proposal: NDArray[np.float64]
     model: NDArray[np.float64]
+    histograms: Mapping[str, Grid] = field(default_factory=dict)  # of `DRAWN`, or none
 
     @classmethod
-    def of(cls, task: PlaneTask, density: PlaneDensity) -> "Picture":
-        """The true density beside what a model made of it."""
+    def of(
+        cls,
+        task: PlaneTask,
+        density: PlaneDensity,
+        drawn: Mapping[str, NDArray[np.floating]] | None = None,
+    ) -> "Picture":
+        """The true density beside what a model made of it, and rows drawn from each (`DRAWN`)."""
         points = np.stack(np.meshgrid(density.x, density.y), -1)
         truth = task.log_prob(points.reshape(-1, 2)).reshape(points.shape[:2])
-        return cls(density.x, density.y, truth, density.proposal, density.model)
+        histograms = {name: _histogram(rows, task.bounds) for name, rows in (drawn or {}).items()}
+        return cls(density.x, density.y, truth, density.proposal, density.model, histograms)
 
     def save(self, path: Path) -> None:
         """A few hundred kilobytes: half precision is finer than any eye."""
         buffer = io.BytesIO()
-        half = {name: getattr(self, name).astype(np.float16) for name in _GRIDS}
+        grids = {name: getattr(self, name) for name in _GRIDS} | dict(self.histograms)
+        half = {name: grid.astype(np.float16) for name, grid in grids.items()}
         np.savez_compressed(buffer, x=self.x, y=self.y, **half)
         write_atomically(path, buffer.getvalue())
 
     @classmethod
     def load(cls, path: Path) -> "Picture":
         """What `save` wrote."""
-        arrays = read_arrays(path, ("x", "y", *_GRIDS))
+        arrays = read_arrays(path, ("x", "y", *_GRIDS), DRAWN)
         shape = (arrays["y"].size, arrays["x"].size)
         if any(arrays[name].shape != shape for name in _GRIDS):
             raise AemError(f"the grids in {path} do not fit their axes")
-        return cls(**{name: np.asarray(a, dtype=np.float64) for name, a in arrays.items()})
+        wide = {name: np.asarray(a, dtype=np.float64) for name, a in arrays.items()}
+        histograms = {name: wide.pop(name) for name in DRAWN if name in wide}
+        return cls(**wide, histograms=histograms)
 
     @property
     def bounds(self) -> Bounds:
@@ -71,6 +87,62 @@ class Picture:
 
 
 _GRIDS = ("truth", "proposal", "model")
+DRAWN = ("data", "proposal_samples", "samples")
+
+
+def _histogram(rows: NDArray[np.floating], bounds: Bounds) -> Grid:
+    counts, _, _ = np.histogram2d(rows[:, 0], rows[:, 1], bins=BINS, range=bounds)
+    area = np.prod([(high - low) / BINS for low, high in bounds])
+    return np.asarray(counts.T / (len(rows) * area), dtype=np.float64)
+
+
+def draw_row(picture: Picture, record: Mapping[str, Any]) -> Figure:
+    """A row of figure 4a: data, then density and samples of the proposal and of the AEM.
+
+    All five panels share one colour scale, so that equal colours are equal densities. The captions
+    are the numbers of the run's record.
+    """
+    titles = ("Data", "Proposal density", "Proposal samples", "AEM density", "AEM samples")
+    data, proposal_samples, samples = (picture.histograms[name] for name in DRAWN)
+    proposal, model = np.exp(picture.proposal), np.exp(picture.model)
+    panels = (data, proposal, proposal_samples, model, samples)
+    top = float(np.quantile(model, 0.998))
+    with mpl.rc_context({"font.size": 10, "font.family": "DejaVu Sans"}):
+        figure, axes = new_figure(14.0, 3.35, 1, 5)
+        for axis, title, panel, caption in zip(axes, titles, panels, captions(record), strict=True):
+            axis.imshow(
+                panel,
+                origin="lower",
+                extent=(*picture.bounds[0], *picture.bounds[1]),
+                aspect="auto",
+                cmap="magma",
+                vmin=0.0,
+                vmax=top,
+                interpolation="nearest",
+            )
+            axis.set_box_aspect(1)
+            axis.set_xticks([])
+            axis.set_yticks([])
+            axis.set_title(title)
+            axis.set_xlabel(caption, fontsize=9)
+    return figure
+
+
+def captions(record: Mapping[str, Any]) -> tuple[str, str, str, str, str]:
+    """What stands below the panels of a row; the digits are those of the tables in the docs."""
+    points = record["config"]["task"]["train_rows"]
+    lost = record.get("rows_without_density", 0)
+    model = f"{record['gap']:.4f} nats below it" if record["gap"] is not None else "no density"
+    if lost:
+        rows = f"{lost:,} of {record['quadrature']['rows']:,} test rows"
+        model = f"{model}, but for {rows}" if record["gap"] is not None else f"{model} at {rows}"
+    return (
+        f"{points:,} points; best possible: {record['limit']:.3f} nats",
+        f"{record['proposal_gap']:.4f} nats below it",
+        "",
+        model,
+        "",
+    )
 
 
 def draw_teaser(picture: Picture) -> Figure:

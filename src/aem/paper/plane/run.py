@@ -1,6 +1,5 @@
 """The paper's plane experiments: train, evaluate against the exact density, draw the figure row."""
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,17 +12,17 @@ from aem.base.devices import choose_device
 from aem.base.files import check_writable, write_atomically, write_json
 from aem.base.provenance import provenance
 from aem.base.settings import to_toml
+from aem.config import RESAMPLED
 from aem.data.synthetic import PlaneTask
 from aem.data.tasks import plane_task
-from aem.errors import AemError
-from aem.evaluation.summary import two_standard_errors
 from aem.model.aem import AEM
+from aem.model.distribution import Method
 from aem.model.files import save_model
-from aem.model.scoring import Scores
 from aem.paper.plane.config import ExperimentConfig
-from aem.paper.plane.density import plane_density
-from aem.paper.plane.picture import Picture
-from aem.paper.plots import plane_row, save_figure
+from aem.paper.plane.density import PlaneDensity, estimated_density, plane_density
+from aem.paper.plane.evaluate import MEMORY, evaluate_plane
+from aem.paper.plane.picture import Picture, draw_row
+from aem.paper.plots import save_figure
 from aem.training.checkpoint import Progress
 from aem.training.loop import fit
 
@@ -63,70 +62,22 @@ def run_plane(config: ExperimentConfig, preset: str, folder: Path, *, quiet: boo
         **provenance(config, seed, device),
         "steps": progress.step,
         "seconds": round(progress.seconds, 2),
-        **evaluate_plane(model, task, test, device),
+        **evaluate_plane(model, task, test, device, config.evaluate),
         "training": training_summary(progress),
     }
     write_json(folder / "metrics.json", metrics)
-    count = PICTURE_SAMPLES[device.type]
-    density = plane_density(model, task.bounds)
-    Picture.of(task, density).save(folder / "density.npz")
-    figure = plane_row(
-        task.bounds,
-        train[:1_000_000],
-        density,
-        _draw(model, count, "proposal"),
-        # A literal energy is drawn from as the paper does: exactly, it would cost a CDF a value.
-        _draw(model, count, "exact" if config.model.energy == "relative" else "resample"),
-        captions=(
-            f"best possible: {metrics['limit']:.3f} nats",
-            f"{metrics['proposal_gap']:.3f} nats below it",
-            "",
-            f"{metrics['gap']:.3f} nats below it",
-            "",
-        ),
-    )
-    save_figure(figure, folder / "figure.png")
+    count = config.evaluate.samples or PICTURE_SAMPLES[device.type]
+    # A literal energy is drawn from as the paper does: exactly, it would cost a CDF a value.
+    method: Method = "exact" if config.model.energy == "relative" else "resample"
+    drawn = {
+        "data": train[:1_000_000],
+        "proposal_samples": _draw(model, count, "proposal"),
+        "samples": _draw(model, count, method, config.evaluate.proposals),
+    }
+    picture = Picture.of(task, _density(model, task, config), drawn)
+    picture.save(folder / "density.npz")
+    save_figure(draw_row(picture, metrics), folder / "figure.png")
     return Run(model, metrics, folder)
-
-
-def evaluate_plane(
-    model: AEM, task: PlaneTask, test: NDArray[np.floating], device: torch.device
-) -> dict[str, Any]:
-    """Test log-likelihood by quadrature, and its distance from the best possible.
-
-    The gap is the mean over test rows of true minus model log density: the same expectation as
-    limit − test_log_prob (a Kullback–Leibler divergence) with less noise, as both terms see the
-    same rows.
-    """
-    started = time.monotonic()
-    scores = model.to(device)().scores(torch.from_numpy(test).to(device))
-    log_prob = scores.log_prob.sum(-1).cpu().numpy()
-    truth = task.log_prob(test)
-    gap = truth - log_prob
-    if not np.isfinite(gap).all():
-        raise AemError("a test row has no density under the model: the proposal does not cover it")
-    return {
-        "test_log_prob": float(log_prob.mean()),
-        "test_log_prob_2se": two_standard_errors(log_prob),
-        "test_log_prob_error": float(scores.error.sum(-1).mean()),
-        "test_log_prob_worst": float(log_prob.min()),
-        "proposal_log_prob": float(scores.log_proposal.sum(-1).mean()),
-        "limit": -task.entropy(),
-        "gap": float(gap.mean()),
-        "gap_2se": two_standard_errors(gap),
-        "proposal_gap": float((truth - scores.log_proposal.sum(-1).cpu().numpy()).mean()),
-        **quadrature_summary(scores),
-        "evaluation_seconds": round(time.monotonic() - started, 2),
-    }
-
-
-def quadrature_summary(scores: Scores) -> dict[str, Any]:
-    """What the exact score took."""
-    return {
-        "nodes_mean": float(scores.nodes.double().mean()),
-        "nodes_max": int(scores.nodes.max()),
-        "rows_not_converged": int((~scores.converged).any(-1).sum()),
-    }
 
 
 def training_summary(progress: Progress) -> dict[str, Any]:
@@ -134,6 +85,23 @@ def training_summary(progress: Progress) -> dict[str, Any]:
     return {"best_step": progress.best_step, "history": progress.history}
 
 
-def _draw(model: AEM, count: int, method: Any) -> NDArray[np.float32]:
+def _density(model: AEM, task: PlaneTask, config: ExperimentConfig) -> PlaneDensity:
+    """What the figure shows: by quadrature, or estimated as in the paper."""
+    settings = config.evaluate
+    if not settings.importance_samples:
+        return plane_density(model, task.bounds, settings.grid)
+    return estimated_density(
+        model,
+        task.bounds,
+        settings.grid,
+        samples=settings.importance_samples,
+        memory=MEMORY[model.shift.device.type],
+    )
+
+
+def _draw(
+    model: AEM, count: int, method: Method, proposals: int = RESAMPLED
+) -> NDArray[np.float32]:
     torch.manual_seed(0)
-    return np.asarray(model().sample((count,), method=method).cpu().numpy(), dtype=np.float32)
+    drawn = model().sample((count,), method=method, proposals=proposals)
+    return np.asarray(drawn.cpu().numpy(), dtype=np.float32)

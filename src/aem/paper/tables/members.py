@@ -162,6 +162,8 @@ def _settle(path: Path, identity: dict[str, Any], *, evaluate_only: bool) -> Non
 def _refuse_other(path: Path, found: Any, wanted: dict[str, Any]) -> None:
     if not isinstance(found, dict):
         raise AemError(f"{path} does not say what it was trained on; choose another folder")
+    # Settings that came after the file had their defaults.
+    found = {**_identity(TableConfig(), ()), **found}
     for key, value in wanted.items():
         if found.get(key) != value:
             raise AemError(

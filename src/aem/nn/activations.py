@@ -1,0 +1,27 @@
+"""Activations by name. `aem.config` lists the same names; kernels know some (`aem.nn.kernels`)."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from aem.errors import AemError
+from aem.nn.functions import elu, sigmoid, softplus
+
+Activation = Callable[[Tensor], Tensor]
+ACTIVATIONS: dict[str, Activation] = {
+    "relu": F.relu,
+    "tanh": torch.tanh,
+    "sigmoid": sigmoid,
+    "softplus": softplus,
+    "leaky_relu": F.leaky_relu,
+    "elu": elu,
+}
+
+
+def activation_named(name: str) -> Activation:
+    """Look an activation up, or say which there are."""
+    if name not in ACTIVATIONS:
+        raise AemError(f"unknown activation '{name}'; known: {', '.join(ACTIVATIONS)}")
+    return ACTIVATIONS[name]
