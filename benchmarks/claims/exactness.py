@@ -136,7 +136,7 @@ def seven_figures(task: str, model: AEM, count: int = 20) -> dict[str, Any]:
 def grid_integral(task: str, model: AEM, points: int = 2048) -> float:
     """∫ p over a fine grid of the task's window, widened so that nothing is cut off."""
     window = plane_task(task).bounds
-    if model.config.proposal == "mixture":
+    if not model.head.bounded:
         (a, b), (c, d) = window
         window = ((a - (b - a) / 4, b + (b - a) / 4), (c - (d - c) / 4, d + (d - c) / 4))
     density = plane_density(model, window, points, tolerance=1e-5)

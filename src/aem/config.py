@@ -1,10 +1,40 @@
 """Configuration is data: frozen dataclasses, read from TOML and written next to every run."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
-from aem.base.settings import _require_not_negative, _require_positive, _require_types
+from aem.base.settings import (
+    _require_choice,
+    _require_not_negative,
+    _require_positive,
+    _require_types,
+)
 from aem.errors import AemError
+
+
+@dataclass(frozen=True)
+class Family:
+    """A kind of proposal.
+
+    Parameters
+    ----------
+    head
+        Where its head is written, as "module:class", or the class itself.
+    bounded
+        Whether it has no density beyond the bounds of the columns, which the settings must name.
+    """
+
+    head: str | type[Any]
+    bounded: bool = False
+
+
+# The names that `ModelConfig.proposal` may have. Whoever adds one here has a proposal of their own:
+# `aem.conditionals.proposals.base` says what to write.
+PROPOSALS: dict[str, Family] = {
+    "mixture": Family("aem.conditionals.proposals.gaussian:GaussianHead"),
+    "anchored": Family("aem.conditionals.proposals.anchored:AnchoredHead"),
+    "uniform": Family("aem.conditionals.proposals.uniform:UniformHead", bounded=True),
+}
 
 
 @dataclass(frozen=True)
@@ -25,15 +55,12 @@ class ModelConfig:
     gamma: int = 64  # width of the context vector γ
     # energy network
     energy: Literal["relative", "literal"] = "relative"
-    # What the energy network sees of a scalar: its value, or that relative to its own proposal, in
-    # deviations from the mean. The first sees structure at fixed places, the second at any scale.
-    energy_input: Literal["value", "residual"] = "value"
     energy_hidden: int = 128
     energy_blocks: int = 4
     energy_activation: Literal["relu", "tanh"] = "relu"
     energy_dropout: float = 0.0
     # proposal
-    proposal: Literal["mixture", "anchored", "uniform"] = "mixture"
+    proposal: str = "mixture"  # one of PROPOSALS
     components: int = 10
     min_scale: float = 1e-3
     bounds: tuple[tuple[float, float], ...] = ()  # uniform proposal: (low, high) a column
@@ -45,8 +72,12 @@ class ModelConfig:
     # (origin, step) a column: values lie on origin + step · k, a step of zero means anywhere
     lattice: tuple[tuple[float, float], ...] = ()
 
+    # What is left of settings that were removed: the only value they may still have.
+    REMOVED: ClassVar[dict[str, Any]] = {"energy_input": "value"}
+
     def __post_init__(self) -> None:
         _require_types(self)
+        _require_choice(self, "proposal", PROPOSALS)
         _require_positive(self, "hidden", "gamma", "energy_hidden", "components", "min_scale")
         _require_not_negative(
             self, "features", "context_features", "blocks", "energy_blocks", "frequencies"
@@ -54,15 +85,16 @@ class ModelConfig:
         for name in ("dropout", "energy_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise AemError(f"{name} must lie in [0, 1), not {getattr(self, name)}")
-        if self.proposal == "uniform" and not self.bounds:
-            raise AemError("proposal 'uniform' needs bounds, a (low, high) pair for each column")
-        if self.whiten and (self.proposal == "uniform" or self.lattice):
+        bounded = PROPOSALS[self.proposal].bounded
+        if bounded and not self.bounds:
+            raise AemError(
+                f"proposal '{self.proposal}' needs bounds, a (low, high) pair for each column"
+            )
+        if self.whiten and (bounded or self.lattice):
             raise AemError(
                 "whiten needs columns without bounds or steps of their own: with a uniform proposal "
                 "or a lattice there is nothing to whiten"
             )
-        if self.energy_input == "residual" and self.proposal == "uniform":
-            raise AemError("energy_input 'residual' needs a proposal that varies, not 'uniform'")
 
 
 @dataclass(frozen=True)

@@ -37,8 +37,12 @@ from aem.paper.plane.config import ExperimentConfig
         ({"model": {"dropout": 1.0}}, "dropout must lie in [0, 1), not 1.0"),
         ({"model": {"proposal": "uniform"}}, "proposal 'uniform' needs bounds"),
         (
-            {"model": {"proposal": "uniform", "bounds": [[0, 1]], "energy_input": "residual"}},
-            "needs a proposal that varies",
+            {"model": {"proposal": "gaussian"}},
+            "'proposal' must be one of mixture, anchored, uniform",
+        ),
+        (
+            {"model": {"energy_input": "residual"}},
+            "'model.energy_input' is no longer a setting: only 'value' is left of it",
         ),
     ],
 )

@@ -1,7 +1,5 @@
-import copy
 import math
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 import torch
@@ -9,8 +7,6 @@ from torch import nn
 
 from aem import AEM, ModelConfig
 from aem.conditionals.batch import DEPTH, EnergyForm
-from aem.conditionals.proposals.gaussian import GaussianMixture
-from aem.nn.features import fourier_features
 
 
 def model(energy: EnergyForm = "relative", activation: str = "relu", frequencies: int = 3) -> AEM:
@@ -53,53 +49,6 @@ def test_relative_weights_stay_in_their_range(
     assert lowest >= -DEPTH * (1 + 1e-6) and highest <= 0
     if size == 1e4:
         assert lowest < -0.99 * DEPTH and highest > -1e-3, "and the whole range is used"
-
-
-def test_residuals_are_seen_from_their_proposal(randomise: Callable[[nn.Module], None]) -> None:
-    """Moving and stretching a proposal moves and stretches the weight with it; a wave gets shorter."""
-    aem = model()
-    randomise(aem)
-    aem.config = replace(aem.config, energy_input="residual")
-    aem.double()
-    z = torch.randn(5, 2, dtype=torch.float64)
-    conditionals = aem.conditionals(z)
-    proposal = conditionals.proposal
-    assert isinstance(proposal, GaussianMixture)
-    centre, spread = proposal.moments()
-    r = torch.linspace(-3, 3, 7).double().expand(5, 2, -1)
-    seen = conditionals.network(centre[..., None] + spread[..., None] * r)
-    features = fourier_features(r, aem.residual_frequencies[None, None, None])
-    torch.testing.assert_close(seen, aem.energy(features, conditionals.projected))
-    torch.testing.assert_close(
-        conditionals.highest_frequency, aem.residual_frequencies.max() / spread
-    )
-    sequence = aem.sequence(5)
-    for d in range(2):
-        part = sequence.next()
-        torch.testing.assert_close(
-            part.network(z[:, d, None]), conditionals.network(z[..., None])[:, d]
-        )
-        assert part.select(torch.tensor([3, 1])).network(z[[3, 1], d, None]).shape == (2, 1)
-        sequence.push(z[:, d])
-    single = copy.deepcopy(aem).float().conditionals(z.float())
-    torch.testing.assert_close(
-        single.double().network(z[..., None]),
-        conditionals.network(z[..., None]),
-        rtol=1e-4,
-        atol=1e-4,
-    )
-
-
-def test_residuals_leave_the_proposal_its_gradient() -> None:
-    gradients = []
-    for energy_input in ("value", "residual"):
-        torch.manual_seed(0)
-        aem = model()
-        aem.config = replace(aem.config, energy_input=energy_input)
-        z = torch.randn(20, 2)
-        aem.conditionals(z).proposal.log_prob(z[..., None]).sum().backward()
-        gradients.append(aem.arnn.final.weight.grad)
-    torch.testing.assert_close(*gradients)
 
 
 @pytest.mark.parametrize("size", [1e30, -1e30, 3e38])

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.distributions import Categorical, MixtureSameFamily, Normal
 
 from aem.conditionals.proposals.base import Proposal, stratified_uniforms
-from aem.conditionals.proposals.gaussian import GaussianMixture, MixtureHead
+from aem.conditionals.proposals.gaussian import GaussianHead, GaussianMixture
 from aem.conditionals.proposals.uniform import FixedUniform, UniformHead
 from aem.errors import AemError
 
@@ -166,7 +166,7 @@ def test_single_precision_uniforms_stay_below_one() -> None:
 
 @pytest.mark.parametrize("min_scale", [1e-3, 0.1])
 def test_scales_never_fall_below_the_minimum(min_scale: float) -> None:
-    head = MixtureHead(4, min_scale)
+    head = GaussianHead(4, min_scale)
     for phi in (torch.full((5, 12), -1e4), 1e3 * torch.randn(200, 12)):
         q = head(phi)
         assert (q.scales >= min_scale).all()
@@ -174,16 +174,17 @@ def test_scales_never_fall_below_the_minimum(min_scale: float) -> None:
 
 
 def test_head_keeps_low_precision_out_of_the_mixture() -> None:
-    assert MixtureHead(2, 1e-3)(torch.zeros(3, 6, dtype=torch.bfloat16)).locs.dtype is torch.float32
-    assert MixtureHead(2, 1e-3)(torch.zeros(3, 6, dtype=torch.float64)).locs.dtype is torch.float64
+    head = GaussianHead(2, 1e-3)
+    assert head(torch.zeros(3, 6, dtype=torch.bfloat16)).locs.dtype is torch.float32
+    assert head(torch.zeros(3, 6, dtype=torch.float64)).locs.dtype is torch.float64
 
 
 def test_fresh_mixture_covers_standardised_data() -> None:
-    head = MixtureHead(10, 1e-3)
+    head = GaussianHead(10, 1e-3)
     q = head(head.initial_bias())
     x = torch.linspace(-3, 3, 61)
     assert (q.log_prob(x) - Normal(0.0, 1.0).log_prob(x)).abs().max() < 1
-    assert q.mean().abs() < 1e-6
+    assert q.moments()[0].abs() < 1e-6
 
 
 def test_uniform_has_no_mass_outside_its_bounds() -> None:

@@ -138,6 +138,10 @@ def rewritten(
             "model.safetensors .* unknown key 'hiden'; .* may be from a newer version of aem$",
         ),
         (lambda m, t: m["config"].update(energy="new"), "'new'; .* a newer version of aem$"),
+        (
+            lambda m, t: m["config"].update(energy_input="residual"),
+            "'energy_input' is no longer a setting: only 'value' is left of it, not 'residual'$",
+        ),
         (lambda m, t: m.update(config=[1]), "'config' is not a table of keys$"),
         (lambda m, t: m.update(about=[1, 2]), "'about' is not a table of keys$"),
         (lambda m, t: m.update(columns=["one"]), "safetensors .* 1 column names for 2 features"),

@@ -5,7 +5,7 @@ import json
 import tomllib
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -15,6 +15,10 @@ from aem.errors import AemError
 SEEDS = 2**31  # and room above for those that follow from one
 
 T = TypeVar("T")
+
+
+class RemovedSetting(AemError):
+    """A setting that an earlier version had."""
 
 
 def _types(cls: type[Any]) -> dict[str, Any]:
@@ -40,12 +44,29 @@ def _require_not_negative(config: object, *names: str) -> None:
             raise AemError(f"{name} must not be negative, not {getattr(config, name)}")
 
 
+def _require_choice(config: object, name: str, choices: Collection[str]) -> None:
+    value = getattr(config, name)
+    if value not in choices:
+        raise AemError(f"'{name}' must be one of {', '.join(choices)}, not {value!r}")
+
+
 def from_mapping(cls: type[T], values: Mapping[str, Any], where: str = "") -> T:
-    """Build a configuration dataclass, refusing unknown keys and values of the wrong type."""
+    """Build a configuration dataclass, refusing unknown keys and values of the wrong type.
+
+    Keys in the `REMOVED` of the dataclass are read over, if they have the value that is named there.
+    """
     fields = _types(cls)
+    removed: Mapping[str, Any] = getattr(cls, "REMOVED", {})
     arguments: dict[str, Any] = {}
     for key, value in values.items():
         path = f"{where}{key}"
+        if key in removed:
+            if value != removed[key]:
+                raise RemovedSetting(
+                    f"'{path}' is no longer a setting: only {removed[key]!r} is left of it, "
+                    f"not {value!r}"
+                )
+            continue
         if key not in fields:
             raise AemError(f"unknown key '{path}'; known: {', '.join(where + k for k in fields)}")
         arguments[key] = _convert(fields[key], value, path)
@@ -59,6 +80,9 @@ def _convert(kind: Any, value: Any, path: str) -> Any:
             raise AemError(f"'{path}' must be a table of keys")
         return from_mapping(typing.cast("type[Any]", kind), value, f"{path}.")
     origin = typing.get_origin(kind)
+    if origin is types.UnionType:  # of a setting that may be absent
+        (inner,) = (k for k in typing.get_args(kind) if k is not types.NoneType)
+        return None if value is None else _convert(inner, value, path)
     if origin is Literal:
         if value not in typing.get_args(kind):
             choices = ", ".join(map(str, typing.get_args(kind)))

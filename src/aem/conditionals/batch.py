@@ -16,7 +16,6 @@ so Z may be infinite; `aem.conditionals.normalizer` looks for that.
 """
 
 import copy
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -25,9 +24,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from aem.conditionals.proposals.base import Proposal
-from aem.conditionals.proposals.gaussian import GaussianMixture
-from aem.conditionals.proposals.uniform import FixedUniform
-from aem.errors import AemError
 from aem.nn.energy import EnergyNetwork
 from aem.nn.features import REACH
 from aem.nn.functions import softplus
@@ -48,19 +44,17 @@ class Conditionals:
     frequencies: Float[Tensor, "*#B F"]
     energy: EnergyNetwork
     form: EnergyForm
-    # Where the network sees values relative to their proposal: its mean and deviation
-    frame: tuple[Float[Tensor, "*B"], Float[Tensor, "*B"]] | None = None
+
+    def reach(self, dtype: torch.dtype) -> float:
+        """How far out the network tells values apart."""
+        if self.form == "relative":
+            return REACH
+        largest: float = torch.finfo(dtype).max ** 0.25
+        return min(LITERAL_REACH, largest)
 
     def network(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
         """f, what the energy network says at each node."""
-        reach = (
-            REACH
-            if self.form == "relative"
-            else min(LITERAL_REACH, torch.finfo(x.dtype).max ** 0.25)
-        )
-        if self.frame is not None:
-            centre, spread = self.frame
-            x = (x - centre[..., None]) / spread[..., None]
+        reach = self.reach(x.dtype)
         x = x.clamp(-reach, reach)
         return self.energy.at(x, self.frequencies, self.projected)
 
@@ -84,7 +78,7 @@ class Conditionals:
         negative_energy = self.negative_energy(x)
         if self.form == "relative":
             return negative_energy + log_q
-        if isinstance(self.proposal, FixedUniform):
+        if self.proposal.bounded:
             return negative_energy.masked_fill(log_q == -torch.inf, -torch.inf)
         return negative_energy
 
@@ -94,8 +88,7 @@ class Conditionals:
         like = self.projected[..., 0]
         if not self.frequencies.shape[-1]:
             return torch.zeros_like(like)
-        highest = self.frequencies.amax(-1).expand(like.shape)
-        return highest if self.frame is None else highest / self.frame[1]
+        return self.frequencies.amax(-1).expand(like.shape)
 
     def select(self, index: Int[Tensor, " P"]) -> "Conditionals":
         """Some conditionals of a flat batch."""
@@ -104,11 +97,7 @@ class Conditionals:
             proposal=self.proposal.select(index),
             projected=self.projected[index],
             frequencies=self.frequencies[index],
-            frame=self._frame(lambda part: part[index]),
         )
-
-    def _frame(self, change: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor] | None:
-        return None if self.frame is None else (change(self.frame[0]), change(self.frame[1]))
 
     def double(self) -> "Conditionals":
         """The same in float64."""
@@ -116,11 +105,10 @@ class Conditionals:
             return self
         return replace(
             self,
-            proposal=_in_double(self.proposal),
+            proposal=self.proposal.double(),
             projected=self.projected.double(),
             frequencies=self.frequencies.double(),
             energy=copy.deepcopy(self.energy).double(),
-            frame=self._frame(Tensor.double),
         )
 
     def with_single_energy(self) -> "Conditionals":
@@ -136,17 +124,7 @@ class Conditionals:
             proposal=self.proposal.flatten(),
             projected=self.projected.flatten(0, -2),
             frequencies=frequencies.flatten(0, -2),  # not reshape(-1, …): there may be none
-            frame=self._frame(Tensor.flatten),
         )
-
-
-def _in_double(proposal: Proposal) -> Proposal:
-    if isinstance(proposal, GaussianMixture):
-        parts = (proposal.logits, proposal.locs, proposal.scales)
-        return GaussianMixture(*(t.double() for t in parts))
-    if isinstance(proposal, FixedUniform):
-        return FixedUniform(proposal.low.double(), proposal.high.double())
-    raise AemError(f"unknown proposal {type(proposal).__name__}")
 
 
 def representatives(groups: Int[Tensor, " B"]) -> Int[Tensor, " G"]:

@@ -26,8 +26,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from aem.conditionals.batch import Conditionals
-from aem.conditionals.proposals.gaussian import GaussianMixture
-from aem.conditionals.proposals.uniform import FixedUniform
 
 REACH_OF_PROPOSAL = 1e-6  # ε: a quantile no importance sampler will draw beyond
 # Quantiles where the line ends and where its outer panels meet; the others lie evenly between the last.
@@ -85,7 +83,7 @@ class Chart(Protocol):
 
 def chart_for(conditionals: Conditionals, panels: int = 8) -> Chart:
     """The coordinate that covers all the mass a conditional can have; `panels` to start with."""
-    if isinstance(conditionals.proposal, FixedUniform):
+    if conditionals.proposal.bounded:
         return BoundedChart(conditionals, panels)
     if conditionals.form == "relative":
         return LineChart.along(conditionals, panels)
@@ -218,13 +216,12 @@ class LineChart:
     def along(cls, conditionals: Conditionals, panels: int) -> "LineChart":
         """Two panels for either tail, the others between equally spaced quantiles."""
         proposal = conditionals.proposal
-        assert isinstance(proposal, GaussianMixture)
         count = len(proposal.batch)
         outer = proposal.batch.new_tensor(OUTERMOST)
         inner = _levels(OUTERMOST[-1], max(panels - 4, 1), proposal.batch)
         low = proposal.icdf(torch.cat((outer[:-1], inner)).expand(count, -1))
-        # 1 − 1e-30 is no number; the mirrored mixture has that quantile at its lower end.
-        high = -proposal.mirrored().icdf(outer[:-1].flip(0).expand(count, -1))
+        # 1 − 1e-30 is no number.
+        high = proposal.isf(outer[:-1].flip(0).expand(count, -1))
         return cls(conditionals, Ladder(torch.cat((low, high), -1)))
 
     def edges(self) -> Float[Tensor, " E"]:
@@ -245,17 +242,11 @@ class LineChart:
 
     def measure(self, t: Float[Tensor, "N S"], x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
         """q(x) dx/dt."""
-        proposal = self.conditionals.proposal
-        assert isinstance(proposal, GaussianMixture)
-        return proposal.density(x) * self.ladder.slope(t)
+        return self.conditionals.proposal.density(x) * self.ladder.slope(t)
 
     def mass(self, start: Float[Tensor, " N"], end: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
         """What the proposal has between two points."""
-        x = self.ladder.point(torch.stack((start, end), -1))
-        below = self.conditionals.proposal.cdf(x)
-        above = self.conditionals.proposal.sf(x)
-        # A difference of numbers near one has lost the digits of an upper tail.
-        return torch.where(below[:, 0] < 0.5, below.diff(dim=-1)[:, 0], -above.diff(dim=-1)[:, 0])
+        return self.conditionals.proposal.mass(self.ladder.point(torch.stack((start, end), -1)))
 
     def select(self, index: Int[Tensor, " P"]) -> "LineChart":
         """The charts of some conditionals."""

@@ -119,8 +119,8 @@ class Normalizer:
 def nodes_within(memory: int, conditionals: Conditionals) -> int:
     """How many nodes fit into the memory: a few activations and mixture terms are alive at once."""
     hidden = conditionals.projected.shape[-1]
-    mixture = getattr(conditionals.proposal, "locs", conditionals.projected[..., :1]).shape[-1]
-    per_node = 8 * (4 * hidden + 8 * mixture + 8 * conditionals.frequencies.shape[-1])
+    terms, waves = conditionals.proposal.terms, conditionals.frequencies.shape[-1]
+    per_node = 8 * (4 * hidden + 8 * terms + 8 * waves)
     return max(memory // per_node, NODES_PER_PANEL)
 
 

@@ -12,15 +12,13 @@ from torch import Tensor, nn
 
 from aem.base.checks import check_table
 from aem.conditionals.batch import Conditionals
-from aem.conditionals.proposals.anchored import AnchoredHead
-from aem.conditionals.proposals.gaussian import GaussianMixture, MixtureHead
-from aem.conditionals.proposals.uniform import UniformHead
+from aem.conditionals.proposals.base import head_class
 from aem.config import ModelConfig
 from aem.errors import AemError
 from aem.model.distribution import AEMDistribution
 from aem.model.transforms.whitening import regressions
 from aem.nn.energy import EnergyNetwork
-from aem.nn.features import REACH, FourierFeatures, choose_frequencies, residual_frequencies
+from aem.nn.features import REACH, FourierFeatures, choose_frequencies
 from aem.nn.incremental import incremental
 from aem.nn.resmade import ResMADE
 from aem.nn.rowwise import linear
@@ -41,7 +39,6 @@ class AEM(nn.Module):
     context_scale: Tensor
     origins: Tensor
     steps: Tensor
-    residual_frequencies: Tensor
 
     def __init__(
         self,
@@ -82,9 +79,7 @@ class AEM(nn.Module):
         if frequencies is None:
             frequencies = torch.zeros(d, config.frequencies)
         self.embedding = FourierFeatures(frequencies)
-        residual = torch.from_numpy(residual_frequencies(config.frequencies)).float()
-        self.register_buffer("residual_frequencies", residual, persistent=False)
-        self.head = self._make_head()
+        self.head = head_class(config.proposal).from_config(config, self.shift, self.scale)
         self.arnn = self._make_arnn(frequencies)
         self.energy = EnergyNetwork(
             self.embedding.width,
@@ -97,24 +92,11 @@ class AEM(nn.Module):
         with torch.no_grad():
             bias = self.arnn.biases()
             bias[:, : self.head.size] += self.head.initial_bias()
-            if isinstance(self.head, AnchoredHead):
-                # Exactly the anchor at first: nothing changed, and a flat energy.
+            if self.head.silent:
+                # Exactly the initial proposal at first: nothing changed, and a flat energy.
                 self.arnn.silence(self.head.size)
-                bias[:, : self.head.size] = 0
+                bias[:, : self.head.size] = self.head.initial_bias()
                 self.energy.final.weight.zero_()
-
-    def _make_head(self) -> MixtureHead | AnchoredHead | UniformHead:
-        config = self.config
-        if config.proposal == "anchored":
-            return AnchoredHead(config.features, config.components, config.min_scale)
-        if config.proposal == "mixture":
-            return MixtureHead(config.components, config.min_scale)
-        if len(config.bounds) != config.features:
-            raise AemError(f"{len(config.bounds)} bounds for {config.features} features")
-        low, high = torch.tensor(config.bounds, dtype=torch.float64).unbind(-1)
-        shift, scale = self.shift.double(), self.scale.double()
-        dtype = self.shift.dtype
-        return UniformHead(((low - shift) / scale).to(dtype), ((high - shift) / scale).to(dtype))
 
     def _make_arnn(self, frequencies: Float[Tensor, "D F"]) -> ResMADE | CausalTransformer:
         config = self.config
@@ -259,20 +241,13 @@ class AEM(nn.Module):
     ) -> Conditionals:
         """ARNN outputs [..., D, O], or those of one feature [..., O], as conditionals."""
         phi, gamma = outputs.split((self.head.size, self.config.gamma), -1)
-        anchored = isinstance(self.head, AnchoredHead)
-        proposal = self.head(phi, feature, past) if anchored else self.head(phi, feature)
-        frequencies, frame = self.embedding.frequencies, None
-        if self.config.energy_input == "residual" and isinstance(proposal, GaussianMixture):
-            frequencies = self.residual_frequencies.expand_as(frequencies)
-            with torch.no_grad():
-                frame = proposal.moments()
+        frequencies = self.embedding.frequencies
         return Conditionals(
-            proposal,
+            self.head(phi, feature, past),
             self.energy.project(gamma),
             frequencies if feature is None else frequencies[feature],
             self.energy,
             self.config.energy,
-            frame,
         )
 
     def sequence(

@@ -16,7 +16,7 @@ from aem.base.files import (
     read_tensors,
     write_tensors,
 )
-from aem.base.settings import from_mapping
+from aem.base.settings import RemovedSetting, from_mapping
 from aem.config import ModelConfig
 from aem.errors import AemError
 from aem.model.aem import AEM
@@ -33,6 +33,8 @@ def read_config(values: Any) -> ModelConfig:
     given = as_mapping(values, "config")
     try:
         return from_mapping(ModelConfig, given)
+    except RemovedSetting:
+        raise
     except AemError as error:
         raise AemError(f"{error}; the file may be from a newer version of aem") from error
 

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 LOWEST_FREQUENCY = math.pi / 4  # one period over eight standard deviations
 HIGHEST_FREQUENCY = 2.0**14
-HIGHEST_OF_RESIDUALS = 16 * math.pi  # an eighth of a deviation
 HISTOGRAM_BINS = 2**17
 # Under "no structure" N·|φ̂(ω)|² is exponential with mean one; among 2^16 frequencies a value above
 # 40 has probability 3e-13.
@@ -61,11 +60,6 @@ class FourierFeatures(nn.Module):
 def supported_frequency(rows: int) -> float:
     """What so many rows can support: √N waves are about what N points resolve."""
     return math.pi * min(max(math.sqrt(rows) / 8, 2.0), 64.0)
-
-
-def residual_frequencies(count: int) -> NDArray[np.float64]:
-    """F log-spaced frequencies of a value in deviations of its own proposal."""
-    return np.geomspace(LOWEST_FREQUENCY, HIGHEST_OF_RESIDUALS, count)
 
 
 def choose_frequencies(z: NDArray[np.floating], count: int) -> NDArray[np.float64]:

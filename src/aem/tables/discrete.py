@@ -26,7 +26,6 @@ from torch import Tensor
 
 from aem.base.threads import spread
 from aem.conditionals.batch import Conditionals
-from aem.conditionals.proposals.gaussian import GaussianMixture
 from aem.conditionals.quadrature import KRONROD, NODES
 from aem.model.aem import AEM
 from aem.nn.features import HIGHEST_FREQUENCY
@@ -260,19 +259,5 @@ def _log_mass(
 def _proposal_log_mass(
     conditionals: Conditionals, low: Float[Tensor, " B"], width: float
 ) -> Float[Tensor, " B"]:
-    """The same of the proposal, a Gaussian mixture."""
-    mixture = conditionals.proposal
-    if not isinstance(mixture, GaussianMixture):
-        raise TypeError("only a Gaussian mixture has its mass in closed form")
-    start = (low[:, None] - mixture.locs) / mixture.scales
-    end = start + width / mixture.scales
-    # Φ(end) − Φ(start), seen from the side where both are small.
-    flip = start + end > 0
-    small, large = torch.where(flip, -end, start), torch.where(flip, -start, end)
-    lower, upper = torch.special.log_ndtr(small), torch.special.log_ndtr(large)
-    # So far out that the cell's ends are one number, it has of the tail what its width, in units of
-    # the tail's decay, says.
-    vanishing = (width / mixture.scales * large.abs()).clamp(max=1.0)
-    share = upper + torch.where(lower < upper, -torch.expm1(lower - upper), vanishing).log()
-    mass: Tensor = (mixture.log_weights + share).logsumexp(-1)
-    return mass
+    """The same of the proposal."""
+    return conditionals.proposal.log_mass(low, width)

@@ -18,7 +18,6 @@ from aem.base.progress import Report, silent
 from aem.base.randomness import uniforms
 from aem.conditionals.batch import Conditionals
 from aem.conditionals.normalizer import Quadrature
-from aem.conditionals.proposals.anchored import AnchoredHead
 from aem.errors import AemError
 from aem.model.aem import AEM
 from aem.model.files import load_model, model_information, read_lenses, save_model
@@ -95,7 +94,7 @@ class TableModel:
     @cached_property
     def proposal_alone(self) -> bool:
         """Whether the energy is flat, so that there is nothing to integrate."""
-        return isinstance(self.model.head, AnchoredHead) and self.model.flat
+        return self.model.flat
 
     @torch.no_grad()
     def score(

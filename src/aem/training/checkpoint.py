@@ -10,7 +10,7 @@ from torch import Tensor
 
 from aem.base.files import Described, header, read_tensors, write_tensors
 from aem.base.provenance import device_name
-from aem.base.settings import to_mapping
+from aem.base.settings import from_mapping, to_mapping
 from aem.errors import AemError
 
 # Settings that may change between a run and its continuation without changing the result.
@@ -103,9 +103,8 @@ def load_checkpoint(
 ) -> Progress:
     """Put a run back where it was; refuse a checkpoint that belongs to another run."""
     tensors, metadata = read_tensors(path, "checkpoint")
-    expected = header("checkpoint", model)
-    # Through JSON a tuple comes back as a list.
-    if str(metadata["config"]) != str(_plain(expected["config"])):
+    # Read as settings, so that those which came or went since have their defaults.
+    if from_mapping(type(model.config), metadata["config"]) != model.config:
         raise AemError(f"{path} belongs to a model of other settings; choose another folder")
     for key, value in settings(config).items():
         if metadata["train"].get(key) != value:
@@ -142,12 +141,3 @@ def load_checkpoint(
         group("best"),
         saved["history"],
     )
-
-
-def _plain(value: Any) -> Any:
-    """Tuples as lists, as JSON returns them."""
-    if isinstance(value, dict):
-        return {k: _plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
-    return value

@@ -143,7 +143,7 @@ def _prepare(model: AEM, values: NDArray[np.floating], what: str) -> Float[Tenso
     table = check_table(values, columns=model.columns, features=model.config.features, what=what)
     if not len(table):
         raise AemError(f"the {what} has no rows")
-    if model.config.proposal == "uniform":
+    if model.head.bounded:
         _refuse_outside(table, model, what)
     # Block by block: a copy of a large table in float64 is one too many.
     parts = torch.from_numpy(table).split(BLOCK)

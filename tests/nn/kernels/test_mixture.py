@@ -4,7 +4,7 @@ import pytest
 import torch
 from tests.support.triton_here import DEVICE, GPU
 
-from aem.conditionals.proposals.base import nodes_around
+from aem.conditionals.proposals.base import Proposal
 from aem.conditionals.proposals.gaussian import GaussianMixture
 from aem.nn.kernels import applied
 from aem.nn.kernels import mixture as kernel
@@ -63,7 +63,7 @@ def test_the_same_distribution_as_the_twin() -> None:
     x = torch.linspace(-2, 2, count, device=DEVICE)
     torch.manual_seed(0)
     _, points, own = applied(kernel.FusedMixture, x, *parts, 8)
-    _, other, others_own = nodes_around(GaussianMixture(*parts), x, 8)
+    _, other, others_own = Proposal.nodes_around(GaussianMixture(*parts), x, 8)
     for moment in (1, 2):
         a, b = points.pow(moment).mean(0), other.pow(moment).mean(0)
         spread = other.pow(moment).std(0) / count**0.5

@@ -11,7 +11,7 @@ and what follows from the past beyond the linear means is left to the network, w
 """
 
 import math
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -20,7 +20,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from aem.conditionals.proposals.base import Head
 from aem.conditionals.proposals.gaussian import GaussianMixture
+from aem.config import ModelConfig
 from aem.nn.features import REACH
 from aem.nn.rowwise import FEW, blockwise, padded
 
@@ -31,9 +33,10 @@ MOST_LOGIT, MOST_SHIFT, MOST_STRETCH = 6.0, 4.0, 2.0
 WIDER = 2.0  # times as much shift and stretch without memory
 
 
-class AnchoredHead(torch.nn.Module):
+class AnchoredHead(Head):
     """φ [*B, 3K] and the past → a mixture near the joint mixture's conditional."""
 
+    silent = True
     log_weights: Tensor
     means: Tensor
     unfactors: Tensor
@@ -42,12 +45,19 @@ class AnchoredHead(torch.nn.Module):
     def __init__(self, features: int, components: int, min_scale: float) -> None:
         super().__init__()
         self.components, self.min_scale = components, min_scale
-        self.size = 3 * components
+        self.size, self.terms = 3 * components, components
         self.register_buffer("log_weights", torch.full((components,), -math.log(components)))
         self.register_buffer("means", torch.zeros(components, features))
         # Inverse Cholesky factors: A (x − μ) is white.
         self.register_buffer("unfactors", torch.eye(features).repeat(components, 1, 1))
         self.register_buffer("memory", torch.ones(()))  # one, or zero without
+
+    @classmethod
+    def from_config(
+        cls, config: ModelConfig, shift: Float[Tensor, " D"], scale: Float[Tensor, " D"]
+    ) -> Self:
+        """Anchored to so many standard normal distributions, until it is told which."""
+        return cls(config.features, config.components, config.min_scale)
 
     def anchor(
         self, log_weights: Array, means: Array, factors: Array, *, memory: bool = True

@@ -1,4 +1,4 @@
-"""Quantiles of a Gaussian mixture, which have no closed form."""
+"""Quantiles of a mixture, which have no closed form."""
 
 import math
 
@@ -6,13 +6,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from aem.conditionals.proposals.components import Component
+
 MOST_STEPS = 80
-
-
-def normal_cdf(z: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
-    """Φ(z) with all its digits in the lower tail, where torch.special.ndtr has none below eps."""
-    below: Tensor = torch.special.erfc(-math.sqrt(0.5) * z)
-    return 0.5 * below
 
 
 def invert_mixture_cdf(
@@ -20,6 +16,7 @@ def invert_mixture_cdf(
     weights: Float[Tensor, "*B K"],
     locs: Float[Tensor, "*B K"],
     scales: Float[Tensor, "*B K"],
+    component: Component,
 ) -> Float[Tensor, "*B S"]:
     """Solve F(x) = u by Newton's method kept inside a shrinking bracket.
 
@@ -32,11 +29,11 @@ def invert_mixture_cdf(
     """
     k = locs.shape[-1]
     rows = torch.arange(u[..., 0].numel(), device=u.device).repeat_interleave(u.shape[-1])
-    # Below the smallest normal number ndtri gives −inf; no mass worth an integral lies there.
+    # Below the smallest normal number a quantile may be −inf; no mass worth an integral lies there.
     tiny = torch.finfo(u.dtype).tiny
     target = u.reshape(-1).clamp(tiny, 1 - torch.finfo(u.dtype).eps / 2)
     w, m, s = (t.reshape(-1, k) for t in (weights, locs, scales))
-    quantile = torch.special.ndtri(target)[:, None]
+    quantile = component.quantile(target)[:, None]
     candidates = m[rows] + s[rows] * quantile
     # A component without weight has no say in where the quantile is.
     heavy = w[rows] > 0
@@ -48,13 +45,14 @@ def invert_mixture_cdf(
     result: Tensor = x.clone()
     active = torch.arange(len(x), device=x.device)
     eps = torch.finfo(x.dtype).eps
+    height = math.exp(component.log_height)
     last = before_last = high - low
     for _ in range(MOST_STEPS):
         wa, ma, sa = w[rows], m[rows], s[rows]
         z = (x[:, None] - ma) / sa
-        mass = (wa * normal_cdf(z)).sum(-1)
+        mass = (wa * component.cdf(z)).sum(-1)
         miss = mass - target
-        density = (wa / sa * torch.exp(-0.5 * z.square())).sum(-1) * 0.3989422804014327
+        density = (wa / sa * torch.exp(-component.exponent(z))).sum(-1) * height
         low = torch.where(miss < 0, x, low)
         high = torch.where(miss > 0, x, high)
         gap = torch.where(target < 0.5, mass * torch.log(mass / target), miss)

@@ -1,15 +1,22 @@
 """A fixed uniform proposal, for columns whose bounds are known."""
 
+import math
+from collections.abc import Callable
+from typing import Self
+
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
-from aem.conditionals.proposals.base import nodes_around
+from aem.conditionals.proposals.base import Head, Proposal
+from aem.config import ModelConfig
 from aem.errors import AemError
 
 
-class FixedUniform:
+class FixedUniform(Proposal):
     """The same uniform on [low, high] whatever the row; the bounds are the user's."""
+
+    bounded = True
 
     def __init__(self, low: Float[Tensor, "*B"], high: Float[Tensor, "*B"]) -> None:
         self.low, self.high = low, high
@@ -18,6 +25,10 @@ class FixedUniform:
     def batch(self) -> Float[Tensor, "*B"]:
         """A tensor of the batch's shape, type and device."""
         return self.low
+
+    def changed(self, change: Callable[[Tensor], Tensor]) -> Self:
+        """The same kind of proposal, its bounds put through a function."""
+        return type(self)(change(self.low), change(self.high))
 
     def log_prob(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
         """−log width inside, −inf outside."""
@@ -40,30 +51,19 @@ class FixedUniform:
         low, high = self.low[..., None], self.high[..., None]
         return low + u * (high - low)
 
-    transport = icdf
+    def mirrored(self) -> Self:
+        """The distribution of −x."""
+        return type(self)(-self.high, -self.low)
 
-    def nodes_around(
-        self, x: Float[Tensor, "*B"], nodes: int
-    ) -> tuple[Float[Tensor, "*B"], Float[Tensor, "*B S"], Int[Tensor, "*B"]]:
-        """log q(x), one point in each of S strata with x in its own, and which that is."""
-        return nodes_around(self, x, nodes)
-
-    def position(self, x: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
-        """The only uniform there is for x."""
-        return self.cdf(x[..., None])[..., 0]
-
-    def select(self, index: Int[Tensor, " P"]) -> "FixedUniform":
-        """The proposals of some conditionals of a flat batch."""
-        return FixedUniform(self.low[index], self.high[index])
-
-    def flatten(self) -> "FixedUniform":
-        """One batch axis."""
-        return FixedUniform(self.low.reshape(-1), self.high.reshape(-1))
+    def moments(self) -> tuple[Float[Tensor, "*B"], Float[Tensor, "*B"]]:
+        """The middle, and the width over √12."""
+        return 0.5 * (self.low + self.high), (self.high - self.low) / math.sqrt(12)
 
 
-class UniformHead(torch.nn.Module):
+class UniformHead(Head):
     """No parameters: the proposal is the same for every row."""
 
+    bounded = True
     low: Tensor
     high: Tensor
 
@@ -75,11 +75,27 @@ class UniformHead(torch.nn.Module):
         self.register_buffer("low", low)
         self.register_buffer("high", high)
 
+    @classmethod
+    def from_config(
+        cls, config: ModelConfig, shift: Float[Tensor, " D"], scale: Float[Tensor, " D"]
+    ) -> Self:
+        """The bounds of the settings, standardised."""
+        if len(config.bounds) != config.features:
+            raise AemError(f"{len(config.bounds)} bounds for {config.features} features")
+        low, high = torch.tensor(config.bounds, dtype=torch.float64).unbind(-1)
+        shift, scale, dtype = shift.double(), scale.double(), shift.dtype
+        return cls(((low - shift) / scale).to(dtype), ((high - shift) / scale).to(dtype))
+
     def initial_bias(self) -> Float[Tensor, " 0"]:
         """Nothing to start."""
         return torch.zeros(0)
 
-    def forward(self, phi: Float[Tensor, "*B P"], feature: int | None = None) -> FixedUniform:
+    def forward(
+        self,
+        phi: Float[Tensor, "*B P"],
+        feature: int | None = None,
+        past: Float[Tensor, "*A N"] | None = None,
+    ) -> FixedUniform:
         """Spread the bounds over the batch: over [..., D], or one feature's over any shape."""
         low, high = (
             (self.low, self.high) if feature is None else (self.low[feature], self.high[feature])

@@ -38,7 +38,7 @@ def window(conditionals: Conditionals) -> tuple[Float[Tensor, " N"], Float[Tenso
     like = conditionals.proposal.batch
     ends = like.new_tensor([REACH, 1 - REACH]).expand(len(like), 2)
     low, high = conditionals.proposal.icdf(ends).unbind(-1)
-    if conditionals.form == "literal" and hasattr(conditionals.proposal, "locs"):
+    if conditionals.form == "literal" and not conditionals.proposal.bounded:
         low, high = low.clamp(max=-WIDE), high.clamp(min=WIDE)
     return low, high
 
@@ -88,7 +88,7 @@ def trapezoid_log_z(
     watch(len(active))
     # What one more standard deviation of the same height would add, against what seven figures see.
     edge = at_ends.amax(-1) - log_z > math.log(10.0**-figures)
-    if not hasattr(conditionals.proposal, "locs"):
+    if conditionals.proposal.bounded:
         edge = torch.zeros_like(edge)  # a uniform proposal ends where the data does, by its bounds
     return Truth(log_z, steps, converged, edge)
 

@@ -11,7 +11,7 @@ import torch
 from aem.base.devices import choose_device
 from aem.base.files import make_folder, read_tensors, write_json
 from aem.base.provenance import device_name
-from aem.base.settings import to_mapping
+from aem.base.settings import from_mapping, to_mapping
 from aem.config import TrainConfig
 from aem.data.splits import TableSplits
 from aem.errors import AemError
@@ -181,7 +181,7 @@ def _read_best(model: AEM, checkpoint: Path, identity: dict[str, Any]) -> dict[s
     tensors, metadata = read_tensors(checkpoint, "checkpoint")
     wanted = {k: v for k, v in identity.items() if k.startswith("train.")}
     _refuse_other(checkpoint, {f"train.{k}": v for k, v in metadata["train"].items()}, wanted)
-    if metadata["config"] != json.loads(json.dumps(to_mapping(model.config))):
+    if from_mapping(type(model.config), metadata["config"]) != model.config:
         raise AemError(f"{checkpoint} belongs to a model of other settings")
     best = {k.removeprefix("best."): v for k, v in tensors.items() if k.startswith("best.")}
     if not best:

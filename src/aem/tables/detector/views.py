@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from aem.conditionals.proposals.anchored import AnchoredHead
 from aem.model.mixture import JointMixture
 from aem.tables.model import TableModel
 
@@ -50,8 +49,6 @@ class Views:
 def _looks(table: TableModel, x: Array) -> Array:
     """Log densities [B, 3]: as it is, blurred, and column by column."""
     model = table.exact
-    if not isinstance(model.head, AnchoredHead):
-        raise TypeError("a detector's density starts from a mixture")
     joint = JointMixture(*model.head.anchored_to())
     z = model.standardise(torch.from_numpy(x)).cpu().numpy()
     return np.stack(

@@ -27,7 +27,6 @@ from aem.base.devices import choose_device
 from aem.base.progress import Report, silent
 from aem.base.settings import SEEDS, to_mapping
 from aem.base.threads import libraries_alone
-from aem.conditionals.proposals.anchored import AnchoredHead
 from aem.config import ModelConfig, TrainConfig
 from aem.errors import AemError
 from aem.model.aem import AEM
@@ -217,8 +216,6 @@ def _anchored(
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model = AEM.for_data(replace(config, components=components), train, columns=columns)
-    if not isinstance(model.head, AnchoredHead):
-        raise TypeError("an automatic model has an anchored proposal")
     model.head.anchor(joint.log_weights, joint.means, joint.factors, memory=copies == 1)
     z, _ = _standardised(train, train)
     cells = np.array([step > 0 for _, step in config.lattice] or [False] * z.shape[1])

@@ -55,8 +55,7 @@ def explain(table: TableModel, x: Array, report: Report = silent) -> Explanation
     columns = len(table.columns)
     surprise, median, context = np.empty_like(x), np.empty_like(x), x.copy()
     regions: list[list[list[Interval]]] = []
-    components = table.model.config.components if table.model.config.proposal != "uniform" else 1
-    block = max(NUMBERS_AT_A_TIME // (columns * LEVELS * components), 1)
+    block = max(NUMBERS_AT_A_TIME // (columns * LEVELS * table.model.head.terms), 1)
     for start in range(0, len(x), block):
         rows = np.arange(start, min(start + block, len(x)))
         regions += [[[] for _ in range(columns)] for _ in rows]

@@ -1,0 +1,46 @@
+"""What a mixture asks of its components: a standard distribution, symmetric about zero.
+
+Everything is elementwise, and everything about tails is about the lower one: a component is its own
+mirror image.
+"""
+
+from abc import ABC, abstractmethod
+
+from jaxtyping import Float
+from torch import Tensor
+
+
+class Component(ABC):
+    """A standard distribution: density e^(log_height − exponent(z)), symmetric about zero.
+
+    To write
+    --------
+    `log_height`, `exponent` (differentiable), `log_cdf`, `cdf`, `quantile`, and of the moments
+    `mean`, zero or NaN, and `variance`, infinite or NaN where there is none. `heavy_tailed` says
+    that tails fall like a power.
+    """
+
+    heavy_tailed: bool = False
+    log_height: float
+    mean: float = 0.0
+    variance: float
+
+    @abstractmethod
+    def exponent(self, z: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
+        """How far the log density lies below that at zero."""
+
+    @abstractmethod
+    def cdf(self, z: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
+        """Probability of lying below z, with all its digits in the lower tail."""
+
+    @abstractmethod
+    def log_cdf(self, z: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
+        """Its logarithm, also where it is no positive number."""
+
+    @abstractmethod
+    def quantile(self, u: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
+        """Where the CDF is u, finite for positive normal numbers below one."""
+
+    def decay(self, z: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
+        """The derivative of log_cdf: how fast a lower tail's mass falls."""
+        return (self.log_height - self.exponent(z) - self.log_cdf(z)).exp()
