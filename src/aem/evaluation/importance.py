@@ -43,6 +43,7 @@ class ImportanceScores:
 
     log_prob: Float[Tensor, "B D"]
     log_proposal: Float[Tensor, "B D"]
+    log_z: Float[Tensor, "B D"]  # estimated, against the proposal
     bias: Float[Tensor, "B D"]  # log_prob is too high by about this much
 
 
@@ -127,28 +128,28 @@ def importance_scores(
         raise AemError(f"importance sampling needs at least one sample, not {samples}")
     z = model.standardise(x)
     context = model.standardise_context(context)
-    log_scale = model.scale.double().log()
+    log_slope = -model.standardisation.scale.double().log()
 
-    def score(some: range) -> tuple[Tensor, Tensor, Tensor]:
+    def score(some: range) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         rows = z[some.start : some.stop]
         flat = model.conditionals(
             rows, None if context is None else context[some.start : some.stop]
         ).flatten()
         generator = generator_for((seed * 1_000_003 + some.start) % 2**63, z.device)
         point = rows.reshape(-1, 1)
-        log_q = flat.proposal.log_prob(point)[:, 0].double().reshape(rows.shape) - log_scale
+        log_q = flat.proposal.log_prob(point)[:, 0].double().reshape(rows.shape) + log_slope
         log_w = flat.log_weight(point)[:, 0].double().reshape(rows.shape)
         estimated = estimate_log_z(
             flat, samples, stratified=stratified, generator=generator, memory=memory
         )
         log_z, bias = (t.reshape(rows.shape) for t in (estimated.log_z, estimated.bias))
-        return log_q + log_w - log_z, log_q, bias
+        return log_q + log_w - log_z, log_q, log_z, bias
 
-    parts: list[tuple[Tensor, Tensor, Tensor]] = []
+    parts: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
     some = ranges(len(z), rows_within(memory, model, samples))
     for part in spread(score, some, device=z.device.type):
         parts.append(part)
         watch(len(part[0]))
     if not parts:
-        return ImportanceScores(*(z.double() for _ in range(3)))
+        return ImportanceScores(*(z.double() for _ in range(4)))
     return ImportanceScores(*(torch.cat(column) for column in zip(*parts, strict=True)))

@@ -149,8 +149,8 @@ def log_components(
         log_q.append(own_q)
         log_k.append(own_k)
         watch(len(own_q))
-    log_scale = model.scale.double().log()
-    return torch.cat(log_q) - log_scale, torch.cat(log_k, 1) - log_scale
+    log_slope = -model.standardisation.scale.double().log()
+    return torch.cat(log_q) + log_slope, torch.cat(log_k, 1) + log_slope
 
 
 def best_proposal_weight(log_q: Float[Tensor, " N"], log_k: Float[Tensor, " N"]) -> float:

@@ -92,7 +92,8 @@ class AEMDistribution(Distribution):
         z = model.standardise(rows)
         conditionals = model.conditionals(z, model.standardise_context(context))
         log_p, log_q = log_prob_estimate(conditionals, z, nodes=nodes, estimator="importance")
-        return log_p - model.scale.log(), log_q - model.scale.log()
+        log_slope = model.standardisation.log_slope
+        return log_p + log_slope, log_q + log_slope
 
     def log_prob_and_error(
         self, value: Float[Tensor, "*B D"], tolerance: float | None = None
@@ -130,7 +131,7 @@ class AEMDistribution(Distribution):
         z = model.standardise(rows.double())
         context = model.standardise_context(None if context is None else context.double())
         every = model.conditionals(z, context).flatten()
-        centre = model.centre(rows.double())
+        centre = model.standardisation.centre(rows.double())
         features = z.shape[1]
         index = torch.arange(len(z), device=z.device) * features
         return [
@@ -138,7 +139,7 @@ class AEMDistribution(Distribution):
                 every.select(index + d),
                 value=rows[:, d].double(),
                 shift=centre[:, d],
-                scale=model.scale[d],
+                scale=model.standardisation.scale[d],
                 groups=groups,
                 shape=shape,
                 column=model.columns[d],
@@ -187,7 +188,7 @@ class AEMDistribution(Distribution):
             context = context.expand(*shape, context.shape[-1]).reshape(-1, context.shape[-1])
         # A literal weight has no bound to accept against.
         if method == "inverse" or (method == "exact" and self.model.config.energy == "literal"):
-            dtype, device = self.model.shift.dtype, self.model.shift.device
+            dtype, device = self.model.dtype, self.model.device
             u = torch.rand((*shape, *self.event_shape), dtype=torch.float64, device=device)
             return self.icdf(u).to(dtype)
         model = self.model

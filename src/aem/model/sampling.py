@@ -56,8 +56,9 @@ def draw(
             columns.append(value)
         return torch.stack(columns, -1)
 
-    parts = list(drawn_in_blocks(some, rows, model.shift.device))
-    return torch.cat(parts) if parts else model.shift.new_zeros(0, model.config.features)
+    parts = list(drawn_in_blocks(some, rows, model.device))
+    none = torch.zeros(0, model.config.features, dtype=model.dtype, device=model.device)
+    return torch.cat((none, *parts))
 
 
 def drawn_in_blocks(

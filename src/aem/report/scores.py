@@ -58,18 +58,16 @@ def screen(table: TableModel, x: Array, report: Report) -> Array:
     """An estimate of the log density of each row from a few nodes a conditional."""
     model = table.model.eval()
     distribution_ = model()
-    device = model.shift.device
+    device = model.device
     parts = []
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(0)
         for start in range(0, len(x), BLOCK):
-            near = table.seen(x[start : start + BLOCK]) - table.offsets
-            rows = torch.tensor(near, dtype=model.shift.dtype, device=device)
+            some = torch.tensor(x[start : start + BLOCK], device=device)
+            rows = table.transform.forward(some).to(model.dtype)
             terms, _ = distribution_.estimate(rows, None, NODES)
-            total = terms.sum(-1).double().cpu().numpy()
-            for d, lens in table.lenses.items():
-                total += lens.log_slope(x[start : start + BLOCK, d])
-            parts.append(total)
+            total = terms.sum(-1).double() + table.transform.log_det(some)
+            parts.append(total.cpu().numpy())
             report("screening", min(start + BLOCK, len(x)), len(x))
     found: Array = np.nan_to_num(np.concatenate(parts), nan=-np.inf)
     return found
@@ -94,8 +92,7 @@ def normaliser_record(
 ) -> dict[str, Any]:
     """Errors of the scores, and what the normalisers took."""
     error = found.scores.error
-    device = table.model.shift.device
-    some = torch.tensor(table.seen(x[found.typical[: limits.counted]]), device=device)
+    some = table.read(x[found.typical[: limits.counted]])
     detail = score_block(table.exact, some, None, Quadrature(tolerance=TOLERANCE))
     nodes = detail.nodes.double().cpu().numpy()
     return {

@@ -36,13 +36,13 @@ def plane_density(
     if model.config.features != 2:
         raise AemError(f"a plane needs two columns, the model has {model.config.features}")
     exact = model.in_double()
-    device = exact.shift.device
+    device = exact.device
     centres = (torch.arange(points, dtype=torch.float64, device=device) + 0.5) / points
     x, y = (low + (high - low) * centres for low, high in bounds)
     # The conditionals of x2 depend on x1 alone: any x2 will do.
     line = torch.stack((x, torch.zeros_like(x)), -1)
-    z, centre = exact.standardise(line), exact.centre(line)[:, 1:]
-    zx, zy = z[:, 0], (y - centre) / exact.scale[1]
+    z, centre = exact.standardise(line), exact.standardisation.centre(line)[:, 1:]
+    zx, zy = z[:, 0], (y - centre) / exact.standardisation.scale[1]
     rows = exact.conditionals(z).flatten()
     index = torch.arange(0, 2 * points, 2, device=device)
     log_p, log_q = [], []
@@ -52,7 +52,7 @@ def plane_density(
         q = conditionals.proposal.log_prob(nodes.contiguous())
         log_q.append(q)
         log_p.append(q + conditionals.log_weight(nodes.contiguous()) - log_z[:, None])
-    jacobian = exact.scale.log().sum()
+    jacobian = exact.standardisation.scale.log().sum()
     return PlaneDensity(
         x.cpu().numpy(),
         y.cpu().numpy(),

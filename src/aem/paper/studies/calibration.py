@@ -96,7 +96,7 @@ def choose_conditionals(
     chosen = rng.integers(len(rows), size=count)
     dimension = rng.integers(1, features, size=count)
     double = model.in_double()
-    device = double.shift.device
+    device = double.device
     z = double.standardise(torch.from_numpy(rows[chosen].astype(np.float64)).to(device))
     index = torch.from_numpy(np.arange(count) * features + dimension).to(device)
     with torch.no_grad():
