@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aem.base.names import unnamed
 from aem.errors import AemError
 
 FEWEST_ROWS = 10
@@ -39,8 +40,7 @@ def check_table(
     if frame is not None:
         from aem.base.frames import frame_columns
 
-        wanted = None if list(columns) == unnamed(len(columns)) else list(columns)
-        names, values = frame_columns(frame, wanted)
+        names, values = frame_columns(frame, columns or None)
         columns = columns or names
     try:
         # In one piece: PyTorch takes no view that runs backwards.
@@ -80,11 +80,6 @@ def check_table(
                 f"column '{names[extreme[0]]}' of the {what} has values too extreme to standardise"
             )
     return table
-
-
-def unnamed(features: int) -> list[str]:
-    """Names of columns that have none."""
-    return [f"x{i + 1}" for i in range(features)]
 
 
 def as_named_columns(values: Any) -> Any:

@@ -16,7 +16,7 @@ from aem.base.display import Progress
 from aem.base.files import finite, write_json
 from aem.base.options import seed_option
 from aem.base.provenance import provenance
-from aem.cli.places import check_place, load_any_model
+from aem.cli.places import check_place, left_out_of, load_any_model
 from aem.conditionals.normalizer import Quadrature
 from aem.evaluation.kde import KDE
 from aem.evaluation.kde import SAMPLES as KDE_SAMPLES
@@ -47,6 +47,10 @@ def evaluate(
     tolerance: Annotated[
         float, typer.Option(help="Largest error of a row's log density, in nats.")
     ] = Quadrature.tolerance,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option(help="A column the model does not know; may be given several times."),
+    ] = None,
     rows: Annotated[
         int | None,
         typer.Option(help=f"Rows to draw ({TASK_ROWS:,} of a task) or to take (all of a file)."),
@@ -62,10 +66,13 @@ def evaluate(
         check_place(out, model, data, *([validation] if validation else []))
     table = load_any_model(model, device)
     density = TableScores.of(table)
-    found = find_rows(data, table.columns, rows=rows, seed=seed)
+    dropped, known = left_out_of(table, drop)
+    found = find_rows(data, table.columns, rows=rows, seed=seed, drop=dropped, ignore=known)
     held_out = found.validation
     if validation is not None and kde_samples:
-        held_out = find_rows(validation, table.columns, seed=seed + 1).values
+        held_out = find_rows(
+            validation, table.columns, seed=seed + 1, drop=dropped, ignore=known
+        ).values
     truth = None if found.task is None else found.task.log_prob(found.values)
     with Progress() as progress:
         result = score(

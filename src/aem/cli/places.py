@@ -1,6 +1,7 @@
 """Where commands read and write, looked at before the work begins."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from aem.base.console import STANDARD
@@ -21,6 +22,15 @@ def load_any_model(path: Path, device: str) -> TableModel | TableEnsemble:
 def load_table_model(path: Path, device: str) -> TableModel:
     """The one model in a file, for what asks about its conditionals."""
     return load_single(_file(path), choose_device(device))
+
+
+def left_out_of(
+    table: TableModel | TableEnsemble, drop: Sequence[str] | None
+) -> tuple[Sequence[str], Sequence[str]]:
+    """Columns of a table to leave out: those a user names must be there, those left out of the fit may."""
+    asked = drop or ()
+    known = table.about.get("dropped") or ()
+    return asked, [name for name in known if name not in asked]
 
 
 def _file(path: Path) -> Path:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from aem.base.console import STANDARD, as_json_text, say
 from aem.base.display import Progress
-from aem.cli.places import check_output, load_any_model
+from aem.cli.places import check_output, left_out_of, load_any_model
 from aem.cli.streams import read_rows, write_columns
 from aem.errors import AemError
 from aem.tables.model import TableModel
@@ -57,8 +57,8 @@ def score(
     """
     check_output(out, model, data)
     table = load_any_model(model, device)
-    known = [name for name in table.about.get("dropped", ()) if name not in (drop or ())]
-    rows = read_rows(data, wanted=table.columns, drop=drop or (), ignore=known)
+    dropped, known = left_out_of(table, drop)
+    rows = read_rows(data, wanted=table.columns, drop=dropped, ignore=known)
     with Progress() as progress:
         if explained:
             if not isinstance(table, TableModel):

@@ -6,13 +6,14 @@ logarithm of an unbiased Ẑ is biased: on average log Ẑ is too low by half th
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from aem.base.progress import Report, counting, silent
 from aem.base.threads import spread
 from aem.conditionals.batch import Conditionals
 from aem.conditionals.normalizer import nodes_within
@@ -21,12 +22,6 @@ from aem.model.aem import AEM
 
 PUBLISHED_SAMPLES = 20_000  # S behind the paper's test scores
 MEMORY = 2**26  # bytes at once: enough to keep a processor busy, few enough to stay near its cache
-
-Watch = Callable[[int], None]  # told how many more rows are done
-
-
-def ignore(rows: int) -> None:
-    """A watch that does not look."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +116,7 @@ def importance_scores(
     stratified: bool = False,
     seed: int = 0,
     memory: int = MEMORY,
-    watch: Watch = ignore,
+    report: Report = silent,
 ) -> ImportanceScores:
     """Estimate the log density of each row with S nodes a conditional, independent between rows."""
     if samples < 1:
@@ -147,9 +142,10 @@ def importance_scores(
 
     parts: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
     some = ranges(len(z), rows_within(memory, model, samples))
+    count = counting(report, "importance sampling", len(z))
     for part in spread(score, some, device=z.device.type):
         parts.append(part)
-        watch(len(part[0]))
+        count(len(part[0]))
     if not parts:
         return ImportanceScores(*(z.double() for _ in range(4)))
     return ImportanceScores(*(torch.cat(column) for column in zip(*parts, strict=True)))

@@ -57,7 +57,8 @@ def accumulate(
     block: int,
     grows: bool = False,
     seconds: float,
-    report: Callable[[int, int], None],
+    report: Report,
+    what: str,
 ) -> Columns:
     """Score rows block by block until all are done or time is up; at least one block is.
 
@@ -75,7 +76,7 @@ def accumulate(
         # The last block of a smaller request was cut short: only its end is new.
         parts.append({k: v[done - first :].double().cpu() for k, v in fresh.items()})
         done = first + len(next(iter(fresh.values())))
-        report(done, len(rows))
+        report(what, done, len(rows))
         now = time.monotonic()
         if grows and now - began < SECONDS_A_BLOCK:
             block *= 2
@@ -99,8 +100,3 @@ def _read(path: Path, fingerprint: Fingerprint) -> list[Columns]:
     except AemError:
         return []
     return [columns] if metadata.get("fingerprint") == fingerprint and columns else []
-
-
-def watching(report: Report, what: str) -> Callable[[int, int], None]:
-    """A report under one name."""
-    return lambda done, total: report(what, done, total)

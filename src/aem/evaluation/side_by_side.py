@@ -7,7 +7,7 @@ where the adaptive rule saw nothing to look for. The last figure is reported, an
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -23,7 +23,7 @@ from aem.base.threads import get_threads
 from aem.conditionals.normalizer import Quadrature
 from aem.conditionals.quadrature import NODES_PER_PANEL
 from aem.errors import AemError
-from aem.evaluation.importance import Watch, ranges
+from aem.evaluation.importance import ranges
 from aem.evaluation.kde import KDE
 from aem.evaluation.kde import SAMPLES as KDE_SAMPLES
 
@@ -73,13 +73,13 @@ class Density(Protocol):
     def proposal(self, x: Tensor, /) -> Tensor:
         """Log densities of the proposal alone."""
 
-    def importance(self, x: Tensor, samples: int, seed: int, watch: Watch, /) -> Estimate:
+    def importance(self, x: Tensor, samples: int, seed: int, report: Report, /) -> Estimate:
         """Log densities with estimated normalisers."""
 
-    def fit_kde(self, validation: Tensor, samples: int, seed: int, watch: Watch, /) -> list[KDE]:
+    def fit_kde(self, validation: Tensor, samples: int, seed: int, report: Report, /) -> list[KDE]:
         """The kernels of AEM-KDE, fitted on validation rows: one for each member of a mixture."""
 
-    def kde(self, kernels: Sequence[KDE], x: Tensor, watch: Watch, /) -> Tensor:
+    def kde(self, kernels: Sequence[KDE], x: Tensor, report: Report, /) -> Tensor:
         """Log densities of AEM-KDE."""
 
 
@@ -273,8 +273,7 @@ def evaluate(
     settled = replace(settled, unmet=known[settled.unmet])
     importance = importance_bias = importance_noise = None
     if samples:
-        watch = _counter(report, "importance sampling", len(x))
-        estimated = density.importance(x, samples, seed, watch)
+        estimated = density.importance(x, samples, seed, report)
         importance = summarise(estimated.log_prob, known)
         importance_bias = float(estimated.bias.mean())
         # The bias is half the variance of log Ẑ, and draws are independent between rows.
@@ -285,10 +284,8 @@ def evaluate(
         chosen = np.random.default_rng(seed).permutation(len(fit_rows))[:FIT_ROWS]
         some = torch.from_numpy(fit_rows[chosen]).to(device)
         fitted_on = len(some)
-        watch = _counter(report, "fitting AEM-KDE", 2 * fitted_on)
-        kernels = density.fit_kde(some, kde_samples, seed, watch)
-        watch = _counter(report, "AEM-KDE", len(x))
-        kde = summarise(density.kde(kernels, x, watch), known)
+        kernels = density.fit_kde(some, kde_samples, seed, report)
+        kde = summarise(density.kde(kernels, x, report), known)
     exact = None if truth is None else torch.from_numpy(truth[kept]).to(device)
     return Evaluation(
         settled,
@@ -331,14 +328,3 @@ def _set_aside(
     order = np.random.default_rng(seed).permutation(len(table))
     count = len(table) // SET_ASIDE
     return table[order[:count]], np.sort(order[count:])
-
-
-def _counter(report: Report, what: str, total: int) -> Callable[[int], None]:
-    done = 0
-
-    def watch(rows: int) -> None:
-        nonlocal done
-        done += rows
-        report(what, done, total)
-
-    return watch

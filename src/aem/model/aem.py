@@ -10,7 +10,8 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from aem.base.checks import as_named_columns, check_table, unnamed
+from aem.base.checks import as_named_columns, check_table
+from aem.base.names import unnamed
 from aem.conditionals.batch import Conditionals
 from aem.conditionals.proposals.base import head_class
 from aem.config import ModelConfig

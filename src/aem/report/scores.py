@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from aem.base.progress import Report
+from aem.base.progress import Report, named
 from aem.conditionals.normalizer import Quadrature
 from aem.model.scoring import score_block
 from aem.report.histograms import distribution
@@ -37,7 +37,7 @@ def score_table(
 ) -> TableScores:
     """Score a random part of the rows, and find the lowest of all."""
     typical = np.sort(rng.choice(len(x), limits.scored, replace=False))
-    scores = table.score(x[typical], _named(report, "scores"))
+    scores = table.score(x[typical], named(report, "scores"))
     known = dict(zip(typical.tolist(), scores.total.tolist(), strict=True))
     screened = len(x)
     if limits.scored < len(x):
@@ -47,7 +47,7 @@ def score_table(
         candidates = looked_at[np.argsort(estimate)[: CANDIDATES * limits.listed]]
         unknown = np.array([i for i in candidates.tolist() if i not in known], dtype=np.int64)
         if len(unknown):
-            exact = table.score(x[unknown], _named(report, "odd rows")).total
+            exact = table.score(x[unknown], named(report, "odd rows")).total
             known.update(zip(unknown.tolist(), exact.tolist(), strict=True))
     order = sorted(known, key=known.__getitem__)
     return TableScores(typical, scores, np.array(order[: limits.listed], dtype=np.int64), screened)
@@ -112,7 +112,3 @@ def normaliser_record(
             for n, z in zip(nodes.mean(0), detail.log_z.mean(0).cpu().numpy(), strict=True)
         ],
     }
-
-
-def _named(report: Report, name: str) -> Report:
-    return lambda _, done, total: report(name, done, total)

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from aem.base.progress import Report
+from aem.base.progress import Report, named
 from aem.conditionals.conditional import Conditional
 from aem.conditionals.normalizer import Quadrature
 from aem.report.numbers import short, shorts
@@ -28,7 +28,7 @@ def surprises(
     table: TableModel, x: Array, numbers: NDArray[np.int64], report: Report
 ) -> list[dict[str, Any]]:
     """One record for each of the rows x, whose numbers in the table are given."""
-    explained = explain(table, x, lambda _, done, total: report("explanations", done, total))
+    explained = explain(table, x, named(report, "explanations"))
     blamed = np.argsort(-explained.surprise, axis=1, kind="stable")[:, :BLAMED]
     pictures = _pictures(table, x, explained.context, blamed)
     records = []

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from aem.base.progress import Report, silent
+from aem.base.progress import Report, part_of, silent
 from aem.errors import AemError
 from aem.tables.discrete import Discrete
 from aem.tables.model import TOLERANCE, RowScores, TableModel, positive_count
@@ -80,10 +80,7 @@ class TableEnsemble:
         """Score rows of the table, as `TableModel.score` does."""
         scores = []
         for number, member in enumerate(self.members):
-
-            def told(what: str, done: int, total: int, number: int = number) -> None:
-                report(what, number * total + done, len(self.members) * total)
-
+            told = part_of(report, number, len(self.members))
             scores.append(member.score(x, told, tolerance=tolerance))
         log_prob = torch.from_numpy(np.stack([s.total for s in scores]))
         error = torch.from_numpy(np.stack([s.error for s in scores]))

@@ -20,10 +20,10 @@ from sklearn.base import BaseEstimator, DensityMixin, OutlierMixin
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from aem.base.checks import refuse_extreme, unnamed
+from aem.base.checks import refuse_extreme
 from aem.base.devices import choose_device
 from aem.base.frames import as_frame, column_labels, empty_frame, frame_columns, is_frame
-from aem.base.names import TableError
+from aem.base.names import TableError, unnamed
 from aem.base.settings import SEEDS
 from aem.errors import AemError
 from aem.tables.detector.files import load_detector, save_detector

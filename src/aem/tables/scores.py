@@ -13,10 +13,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from aem.base.progress import Report, part_of, silent
 from aem.conditionals.normalizer import Quadrature
 from aem.config import ModelConfig
 from aem.errors import AemError
-from aem.evaluation.importance import MEMORY, Watch, ignore, importance_scores
+from aem.evaluation.importance import MEMORY, importance_scores
 from aem.evaluation.kde import KDE, fit_kde
 from aem.evaluation.side_by_side import Estimate, Exact
 from aem.model.scoring import without_density
@@ -114,7 +115,7 @@ class TableScores:
         return torch.stack(each).any(0)
 
     def importance(
-        self, x: Float[Tensor, "B D"], samples: int, seed: int = 0, watch: Watch = ignore
+        self, x: Float[Tensor, "B D"], samples: int, seed: int = 0, report: Report = silent
     ) -> Estimate:
         """The paper's score: normalisers estimated from draws, other ones for every member."""
         total, bias = [], []
@@ -125,7 +126,7 @@ class TableScores:
                 samples=samples,
                 seed=seed * len(self.members) + place,
                 memory=self.memory,
-                watch=self._shared(watch),
+                report=part_of(report, place, len(self.members)),
             )
             terms = scores.log_prob
             if member.cells:
@@ -136,11 +137,12 @@ class TableScores:
         return Estimate(mixture_log_prob(log_prob), mixture_error(log_prob, torch.stack(bias)))
 
     def fit_kde(
-        self, validation: Float[Tensor, "B D"], samples: int, seed: int = 0, watch: Watch = ignore
+        self, validation: Float[Tensor, "B D"], samples: int, seed: int = 0, report: Report = silent
     ) -> list[KDE]:
         """Each member's bandwidth and weight of the proposal, fitted on validation rows."""
         if self.no_kernels:
             raise AemError(self.no_kernels)
+        members = len(self.members)
         return [
             fit_kde(
                 m.model,
@@ -148,32 +150,19 @@ class TableScores:
                 samples=samples,
                 seed=seed,
                 memory=self.memory,
-                watch=self._shared(watch),
+                report=part_of(report, place, members),
             )
-            for m in self.members
+            for place, m in enumerate(self.members)
         ]
 
     def kde(
-        self, kernels: Sequence[KDE], x: Float[Tensor, "B D"], watch: Watch = ignore
+        self, kernels: Sequence[KDE], x: Float[Tensor, "B D"], report: Report = silent
     ) -> Float[Tensor, " B"]:
         """AEM-KDE."""
         parts = []
-        for kernel, m in zip(kernels, self.members, strict=True):
-            terms = kernel.log_prob(
-                m.model, m.transform.forward(x), memory=self.memory, watch=self._shared(watch)
-            )
+        for place, (kernel, m) in enumerate(zip(kernels, self.members, strict=True)):
+            told = part_of(report, place, len(self.members))
+            read = m.transform.forward(x)
+            terms = kernel.log_prob(m.model, read, memory=self.memory, report=told)
             parts.append((terms + m.transform.log_slopes(x)).sum(-1))
         return mixture_log_prob(torch.stack(parts))
-
-    def _shared(self, watch: Watch) -> Watch:
-        """Tells of rows once all members have seen them, as far as whole numbers allow."""
-        if len(self.members) == 1:
-            return watch
-        seen = 0
-
-        def told(rows: int) -> None:
-            nonlocal seen
-            before, seen = seen // len(self.members), seen + rows
-            watch(seen // len(self.members) - before)
-
-        return told

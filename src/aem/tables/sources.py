@@ -12,7 +12,7 @@ from aem.data import registry
 from aem.data.synthetic import PlaneTask
 from aem.data.tasks import PLANE_TASKS, plane_task
 from aem.errors import AemError
-from aem.tables.reading import KINDS, kind_of, read_table
+from aem.tables.reading import KINDS, kind_of, read_rows
 
 TASK_ROWS = 1000
 VALIDATION_ROWS = 2000
@@ -31,7 +31,13 @@ class Rows:
 
 
 def find_rows(
-    source: str, columns: Sequence[str], *, rows: int | None = None, seed: int = 0
+    source: str,
+    columns: Sequence[str],
+    *,
+    rows: int | None = None,
+    seed: int = 0,
+    drop: Sequence[str] = (),
+    ignore: Sequence[str] = (),
 ) -> Rows:
     """Find the rows that `source` names.
 
@@ -45,6 +51,8 @@ def find_rows(
         how many to draw, or to take at random.
     seed
         of what is drawn.
+    drop, ignore
+        columns of a file to leave out, as in `aem.tables.reading.read_rows`.
     """
     if rows is not None and rows < 1:
         raise AemError(f"the number of rows must be positive, not {rows}")
@@ -59,7 +67,8 @@ def find_rows(
     if kind_of(source) not in KINDS and not os.path.exists(source):
         known = ", ".join((*PLANE_TASKS, *(info.name for info in registry.datasets())))
         raise AemError(f"'{source}' is neither a file nor one of the names {known}")
-    values, taken, labels = _some(read_table(source, columns), rows, seed)
+    found = read_rows(source, wanted=columns, drop=drop, ignore=ignore)
+    values, taken, labels = _some(found.values, rows, seed)
     return Rows(Path(source).stem, f"{source}{taken}", values, labels=labels)
 
 

@@ -21,7 +21,6 @@ from aem.evaluation.resumable import (
     accumulate,
     digest_of_rows,
     remember,
-    watching,
 )
 from aem.evaluation.side_by_side import settle
 from aem.evaluation.summary import describe, describe_importance, describe_quadrature, difference
@@ -86,7 +85,8 @@ class Evaluator:
                 block=self._block(nodes),
                 grows=what == "quadrature",
                 seconds=0 if what == "proposal" else settings.seconds,
-                report=watching(self.report, f"{name}: {what}"),
+                report=self.report,
+                what=f"{name}: {what}",
             )
 
         proposal = score(
