@@ -27,7 +27,7 @@ def load_table_model(path: Path, device: str) -> TableModel:
 def left_out_of(
     table: TableModel | TableEnsemble, drop: Sequence[str] | None
 ) -> tuple[Sequence[str], Sequence[str]]:
-    """Columns of a table to leave out: those a user names must be there, those left out of the fit may."""
+    """Columns to leave out: those a user names, which must be there, and those left out of the fit."""
     asked = drop or ()
     known = table.about.get("dropped") or ()
     return asked, [name for name in known if name not in asked]
