@@ -21,12 +21,13 @@ from aem.base.provenance import provenance
 from aem.base.settings import to_mapping
 from aem.data.splits import TableSplits
 from aem.errors import AemError
-from aem.model.ensemble import Member, column_orders, mixture_log_prob
-from aem.paper.tables.config import EvaluateConfig, TableConfig, table_experiment
+from aem.paper.tables.config import TableConfig, table_experiment
 from aem.paper.tables.members import train_member
 from aem.paper.tables.run import load_table
-from aem.paper.tables.scorer import Scorer
 from aem.paper.tables.symmetries import views
+from aem.tables.ensemble import column_orders
+from aem.tables.model import TableModel
+from aem.tables.scores import TableScores
 from benchmarks.places import ROOT
 
 # What a walk may change, coarse enough that a step is worth its time; the first have most to say.
@@ -47,18 +48,12 @@ LADDERS: dict[str, tuple[float, ...]] = {
 SAMPLES = 200  # draws a conditional in the score of a mixture: rough, and the same for all trials
 
 
-def mixture_score(members: list[Member], splits: TableSplits, rows: int) -> float:
+def mixture_score(members: list[TableModel], splits: TableSplits, rows: int) -> float:
     """Mean validation log density of the mixture of some members, by importance sampling."""
-    settings = EvaluateConfig(importance_samples=SAMPLES)
-    x = torch.from_numpy(splits.validation[:rows]).to(members[0].model.shift.device)
-    parts = [
-        torch.cat(
-            [Scorer([m], settings).importance(some, first)["log_prob"] for first, some in blocks]
-        )
-        for m in members
-        for blocks in [list(enumerate(x.split(256)))]
-    ]
-    return float(mixture_log_prob(torch.stack(parts)).mean())
+    scores = TableScores(tuple(members))
+    x = torch.from_numpy(splits.validation[:rows]).to(scores.device)
+    parts = [scores.importance(some, SAMPLES, first) for first, some in enumerate(x.split(256))]
+    return float(torch.cat([part.log_prob for part in parts]).mean())
 
 
 def attempt(config: TableConfig, preset: str, splits: TableSplits) -> dict[str, Any]:

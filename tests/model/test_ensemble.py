@@ -9,12 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import nn
-
-from aem.base.files import read_tensors, write_tensors
-from aem.config import ModelConfig
-from aem.errors import AemError
-from aem.model.aem import AEM
 from aem.model.ensemble import (
     Ensemble,
     Member,
@@ -24,6 +18,12 @@ from aem.model.ensemble import (
     mixture_log_prob,
     save_ensemble,
 )
+from torch import nn
+
+from aem.base.files import read_tensors, write_tensors
+from aem.config import ModelConfig
+from aem.errors import AemError
+from aem.model.aem import AEM
 from aem.model.files import save_model
 from aem.model.transforms.normal_scores import Lens
 

@@ -23,6 +23,7 @@ from unittest import mock
 import numpy as np
 import scipy
 import torch
+from aem.model.ensemble import Ensemble, Member, load_ensemble, save_ensemble
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -30,9 +31,10 @@ import aem.paper.plane.run as plane_runs
 from aem import AEM, AEMDensity, AEMOutlierDetector, TableModel
 from aem.data import registry
 from aem.errors import Interrupted
-from aem.model.ensemble import Ensemble, Member, load_ensemble, save_ensemble
 from aem.model.files import load_model, save_model
-from aem.model.transforms.normal_scores import Lens, lenses_for, through
+from aem.model.transforms.base import Chain
+from aem.model.transforms.normal_scores import heavy_tailed
+from aem.model.transforms.symmetry import Symmetry
 from aem.paper.plane.config import ExperimentConfig, TaskConfig
 from aem.paper.tables.config import TableConfig, TableTask
 from aem.paper.tables.members import train_member

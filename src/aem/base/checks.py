@@ -1,10 +1,12 @@
 """Checks at the edge: a table of finite numbers, or one sentence that says what is wrong."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aem.base.names import unnamed
 from aem.errors import AemError
 
 FEWEST_ROWS = 10
@@ -18,7 +20,28 @@ def check_table(
     what: str = "data",
     for_fitting: bool = False,
 ) -> NDArray[np.float64]:
-    """Return the values as a float64 [B, D] array, or raise an `AemError` naming the culprit."""
+    """Return the values as a float64 [B, D] array, or raise an `AemError` naming the culprit.
+
+    Parameters
+    ----------
+    values
+        an array, nested lists, or a data frame.
+    columns
+        names of the columns. Those of a data frame are matched by name, unless these are only the
+        names x1, x2 and so on of columns that have none.
+    features
+        how many columns there must be.
+    what
+        how errors call the values.
+    for_fitting
+        refuse what no model can be fitted to: few rows, constant columns, extreme values.
+    """
+    frame = as_named_columns(values)
+    if frame is not None:
+        from aem.base.frames import frame_columns
+
+        names, values = frame_columns(frame, columns or None)
+        columns = columns or names
     try:
         # In one piece: PyTorch takes no view that runs backwards.
         table = np.asarray(values, dtype=np.float64, order="C")
@@ -34,7 +57,7 @@ def check_table(
         raise AemError(f"{len(columns)} column names for {table.shape[1]} columns of the {what}")
     if table.shape[1] == 0:
         raise AemError(f"the {what} has no columns")
-    names = list(columns) or [f"x{i + 1}" for i in range(table.shape[1])]
+    names = list(columns) or unnamed(table.shape[1])
     _refuse_non_finite(table, names, what)
     if for_fitting:
         if len(table) < FEWEST_ROWS:
@@ -57,6 +80,15 @@ def check_table(
                 f"column '{names[extreme[0]]}' of the {what} has values too extreme to standardise"
             )
     return table
+
+
+def as_named_columns(values: Any) -> Any:
+    """The values if they are a data frame, else None; what frames need is imported for no array."""
+    if isinstance(values, np.ndarray | list | tuple) or not hasattr(type(values), "columns"):
+        return None
+    from aem.base.frames import is_frame
+
+    return values if is_frame(values) else None
 
 
 def _refuse_non_finite(table: NDArray[np.float64], names: Sequence[str], what: str) -> None:

@@ -1,4 +1,8 @@
-"""A model is one safe file: safetensors with JSON metadata, written whole or not at all."""
+"""Files are safetensors with JSON metadata, written whole or not at all.
+
+Each says what format it has, in which version, and what kind of thing it holds. Files of earlier
+versions are brought to the present one as they are read (`aem.base.migrations`).
+"""
 
 import json
 import math
@@ -8,26 +12,19 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from aem.base.settings import to_mapping
+from aem.base.migrations import to_current
 from aem.errors import AemError
 
 FORMAT = "aem"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 # What numbers, lists and text of the wrong kind or size raise where they are used.
 FAULTS = (AttributeError, IndexError, OverflowError, RuntimeError, TypeError, ValueError)
-
-
-class Described(Protocol):
-    """What a file says about the model it holds."""
-
-    config: Any
-    columns: tuple[str, ...]
 
 
 def make_folder(path: Path) -> None:
@@ -85,8 +82,17 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
     write_atomically(path, save(plain, metadata=header))
 
 
-def read_tensors(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read a file written by `write_tensors`, or say why it cannot be one."""
+def read_tensors(path: Path, *kinds: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read a file of one of some kinds, brought to the present format, or say why it cannot be.
+
+    Parameters
+    ----------
+    path
+        the file.
+    kinds
+        what it may hold, such as "model"; errors name the first.
+    """
+    kind = kinds[0]
     if not _is_readable(path):
         raise AemError(f"there is no {kind} file at {path}")
     try:
@@ -96,14 +102,23 @@ def read_tensors(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, An
         metadata = {key: json.loads(value) for key, value in header.items()}
     except (SafetensorError, OSError, ValueError, RecursionError) as error:
         raise AemError(f"{path} is not a {kind} file, or a damaged one") from error
-    if metadata.get("format") != FORMAT or metadata.get("kind") != kind:
+    if metadata.get("format") != FORMAT or not isinstance(metadata.get("kind"), str):
         raise AemError(f"{path} is not an aem {kind} file")
     version = metadata.get("format_version")
     if not isinstance(version, int) or version > FORMAT_VERSION:
         raise AemError(
             f"{path} has format version {version}; this aem reads up to {FORMAT_VERSION}: update aem"
         )
+    with blaming_file(path, kind):
+        tensors, metadata = to_current(tensors, metadata, version)
+    if metadata["kind"] not in kinds:
+        raise AemError(f"{path} is not an aem {kind} file: it holds {_named(metadata['kind'])}")
     return tensors, metadata
+
+
+def _named(kind: str) -> str:
+    """'a checkpoint', 'an ensemble'."""
+    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}" if kind else "nothing known"
 
 
 def _is_readable(path: Path) -> bool:
@@ -141,22 +156,9 @@ def as_mapping(values: Any, name: str) -> dict[str, Any]:
     return values
 
 
-def read_columns(names: Any) -> list[str]:
-    """Column names as a file holds them."""
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise AemError("'columns' is not a list of names")
-    return names
-
-
-def header(kind: str, model: Described) -> dict[str, Any]:
-    """The metadata every file of a model carries."""
-    return {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "kind": kind,
-        "config": to_mapping(model.config),
-        "columns": list(model.columns),
-    }
+def header(kind: str) -> dict[str, Any]:
+    """Return the metadata that every file carries."""
+    return {"format": FORMAT, "format_version": FORMAT_VERSION, "kind": kind}
 
 
 def check_writable(folder: Path) -> None:

@@ -9,8 +9,30 @@ class TableError(AemError, ValueError):
     """Bad input to an estimator: scikit-learn's conventions ask for a ValueError."""
 
 
-def match_names(names: Sequence[str], wanted: Sequence[str], what: str = "the data") -> None:
-    """Refuse columns that are missing and columns nobody has seen."""
+def unnamed(features: int) -> list[str]:
+    """Names of columns that have none."""
+    return [f"x{i + 1}" for i in range(features)]
+
+
+def places(names: Sequence[str], wanted: Sequence[str], what: str = "the data") -> list[int]:
+    """Where each of a model's columns stands among those of some data.
+
+    They are matched by name: a column that is missing, or one the model has never seen, is an error,
+    an order of its own is not. A model fitted on columns without names knows only their places.
+
+    Parameters
+    ----------
+    names
+        the columns of the data, no two alike.
+    wanted
+        the columns of the model.
+    what
+        how errors call the data.
+    """
+    if list(wanted) == unnamed(len(wanted)) and len(names) == len(wanted):
+        return (
+            [names.index(n) for n in wanted] if set(names) == set(wanted) else [*range(len(names))]
+        )
     missing = [name for name in wanted if name not in names]
     if missing:
         raise TableError(
@@ -23,6 +45,7 @@ def match_names(names: Sequence[str], wanted: Sequence[str], what: str = "the da
             f"{what} has a column {listed(unseen)} the model was not fitted on; "
             f"it knows {listed(wanted)}"
         )
+    return [names.index(name) for name in wanted]
 
 
 def listed(names: Sequence[str]) -> str:

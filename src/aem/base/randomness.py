@@ -27,6 +27,19 @@ def drawing_from(seed: int, device: str | torch.device = "cpu") -> Iterator[None
         _here.generator = before
 
 
+@contextmanager
+def seeded(seed: int | None, device: torch.device) -> Iterator[None]:
+    """Within, PyTorch's stream begins at the seed; afterwards it goes on where it was.
+
+    Without a seed it is left alone.
+    """
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices, enabled=seed is not None):
+        if seed is not None:
+            torch.manual_seed(seed)
+        yield
+
+
 def generator(device: str = "cpu") -> torch.Generator | None:
     """The stream this thread draws from on such a device; None is PyTorch's own."""
     own: torch.Generator | None = getattr(_here, "generator", None)

@@ -12,17 +12,17 @@ from rich.markup import escape
 from rich.table import Table
 
 from aem.base.console import as_json_text, say
-from aem.base.devices import choose_device
 from aem.base.display import Progress
 from aem.base.files import finite, write_json
 from aem.base.options import seed_option
 from aem.base.provenance import provenance
-from aem.cli.places import check_place
+from aem.cli.places import check_place, left_out_of, load_any_model
 from aem.conditionals.normalizer import Quadrature
+from aem.evaluation.kde import KDE
 from aem.evaluation.kde import SAMPLES as KDE_SAMPLES
 from aem.evaluation.side_by_side import IMPORTANCE_SAMPLES, Evaluation, Summary
 from aem.evaluation.side_by_side import evaluate as score
-from aem.model.files import load_model
+from aem.tables.scores import TableScores
 from aem.tables.sources import TASK_ROWS, find_rows
 
 
@@ -47,6 +47,10 @@ def evaluate(
     tolerance: Annotated[
         float, typer.Option(help="Largest error of a row's log density, in nats.")
     ] = Quadrature.tolerance,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option(help="A column the model does not know; may be given several times."),
+    ] = None,
     rows: Annotated[
         int | None,
         typer.Option(help=f"Rows to draw ({TASK_ROWS:,} of a task) or to take (all of a file)."),
@@ -60,15 +64,19 @@ def evaluate(
     started = time.monotonic()
     if out is not None:
         check_place(out, model, data, *([validation] if validation else []))
-    machine = load_model(model, choose_device(device))
-    found = find_rows(data, machine, rows=rows, seed=seed)
+    table = load_any_model(model, device)
+    density = TableScores.of(table)
+    dropped, known = left_out_of(table, drop)
+    found = find_rows(data, table.columns, rows=rows, seed=seed, drop=dropped, ignore=known)
     held_out = found.validation
     if validation is not None and kde_samples:
-        held_out = find_rows(validation, machine, seed=seed + 1).values
+        held_out = find_rows(
+            validation, table.columns, seed=seed + 1, drop=dropped, ignore=known
+        ).values
     truth = None if found.task is None else found.task.log_prob(found.values)
     with Progress() as progress:
         result = score(
-            machine,
+            density,
             found.values,
             validation=held_out,
             truth=truth,
@@ -82,7 +90,7 @@ def evaluate(
     limit = None if found.task is None else -found.task.entropy()
     record = {
         "task": found.name,
-        **provenance(machine.config, seed, machine.shift.device),
+        **provenance(density.config, seed, density.device),
         "seconds": round(time.monotonic() - started, 2),
         "tolerance": tolerance,
         **as_record(result, limit),
@@ -93,6 +101,8 @@ def evaluate(
         say(as_json_text(record))
     else:
         _show(result, f"{model.name} on {found.about}", limit)
+        if density.no_kernels and kde_samples:
+            say(f"{density.no_kernels}: it has no score here.")
 
 
 def as_record(result: Evaluation, limit: float | None = None) -> dict[str, Any]:
@@ -117,9 +127,9 @@ def as_record(result: Evaluation, limit: float | None = None) -> dict[str, Any]:
             for name, summary in _summaries(result)
             if isinstance(summary, Summary)
         },
-        "kde": result.kde_fit
+        "kde": result.kernels
         and {
-            **asdict(result.kde_fit),
+            **_kernels(result.kernels),
             "fitted_on_rows": result.kde_fit_rows,
             "rows_set_aside": result.set_aside,
         },
@@ -140,6 +150,11 @@ def as_record(result: Evaluation, limit: float | None = None) -> dict[str, Any]:
     return plain
 
 
+def _kernels(kernels: list[KDE]) -> dict[str, Any]:
+    """Of a single model its kernels, of an ensemble those of its members."""
+    return asdict(kernels[0]) if len(kernels) == 1 else {"members": [asdict(k) for k in kernels]}
+
+
 def _summaries(result: Evaluation) -> list[tuple[str, Summary | None]]:
     return [
         ("quadrature", result.quadrature),
@@ -154,7 +169,7 @@ def _show(result: Evaluation, title: str, limit: float | None) -> None:
     labels = {
         "quadrature": "AEM, quadrature",
         "importance": f"AEM, {result.importance_samples:,} samples",
-        "kde": "AEM-KDE" + (f", {result.kde_fit.samples:,} kernels" if result.kde_fit else ""),
+        "kde": "AEM-KDE" + (f", {result.kernels[0].samples:,} kernels" if result.kernels else ""),
         "proposal": "proposal",
         "truth": "the true density",
     }
@@ -206,13 +221,14 @@ def sentences(result: Evaluation, limit: float | None = None) -> list[str]:
             f"Importance sampling: its draws scatter the mean by ± {result.importance_noise:.1e}"
             f" (two standard errors) and lift it by about {result.importance_bias:.1e}."
         )
-    if result.kde_fit is not None:
-        fit = result.kde_fit
-        source = "set aside from the data" if result.set_aside else "of validation data"
-        lines.append(
-            f"AEM-KDE: bandwidth {fit.bandwidth:.2g} standard deviations, proposal weight"
-            f" {fit.proposal_weight:.2g}, fitted on {result.kde_fit_rows:,} rows {source}."
+    if result.kernels:
+        fits = " and ".join(
+            f"bandwidth {fit.bandwidth:.2g} standard deviations, proposal weight"
+            f" {fit.proposal_weight:.2g}"
+            for fit in result.kernels
         )
+        source = "set aside from the data" if result.set_aside else "of validation data"
+        lines.append(f"AEM-KDE: {fits}, fitted on {result.kde_fit_rows:,} rows {source}.")
     if limit is not None and result.gap is not None:
         lines.append(
             f"No density can expect more than {limit:.4f}; on these rows the model is"

@@ -13,6 +13,8 @@ from aem.base.provenance import provenance
 from aem.cli.places import check_place
 from aem.cli.streams import read_rows
 from aem.errors import AemError
+from aem.model.transforms.normal_scores import NormalScores
+from aem.model.transforms.records import to_records
 from aem.tables.fit.automatic import FEWEST_ROWS_TO_TRAIN, Settings, fit_table
 from aem.tables.model import TableModel
 
@@ -73,13 +75,15 @@ def fit(
             quiet=False,
         )
     seconds = round(time.monotonic() - started, 2)
-    origin = provenance(fitted.model.config, seed, fitted.model.shift.device)
-    fitted.about.update(dropped=dropped, seconds=seconds, **origin)
-    table = TableModel(fitted)
+    table = fitted.table
+    origin = provenance(table.model.config, seed, table.model.device)
+    table.about.update(dropped=dropped, seconds=seconds, **origin)
     record = {
         "model": str(out),
         "columns": list(rows.names),
         "first_line_is_a_row": rows.headless,
+        "discrete": [column.as_record() for column in table.discrete],
+        "transforms": to_records(table.transform),
         **table.about,
     }
     lines = [as_json_text(record)] if as_json else sentences(table, out, seconds)
@@ -100,8 +104,9 @@ def sentences(table: TableModel, out: Path, seconds: float) -> list[str]:
         for column in table.discrete
     ]
     lines += [
-        f"Column '{lens.column}' is crowded: the model sees it through a lens that spreads its rows."
-        for lens in table.lenses.values()
+        f"Column '{table.columns[part.column]}' is heavy-tailed: the model reads its normal scores."
+        for part in table.transform.parts
+        if isinstance(part, NormalScores)
     ]
     lines.append(_network(about))
     lines.append(f"Next: aem score {out} DATA --explain, or aem sample {out} -n 1000.")

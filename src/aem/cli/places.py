@@ -1,21 +1,42 @@
 """Where commands read and write, looked at before the work begins."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from aem.base.console import STANDARD
 from aem.base.devices import choose_device
 from aem.errors import AemError
+from aem.tables.ensemble import TableEnsemble
+from aem.tables.files import load_single, load_table
 from aem.tables.model import TableModel
 
 WRITTEN = (".csv", ".tsv", ".parquet", ".json")
 
 
+def load_any_model(path: Path, device: str) -> TableModel | TableEnsemble:
+    """The model or ensemble in a file."""
+    return load_table(_file(path), choose_device(device))
+
+
 def load_table_model(path: Path, device: str) -> TableModel:
-    """The model in a file."""
+    """The one model in a file, for what asks about its conditionals."""
+    return load_single(_file(path), choose_device(device))
+
+
+def left_out_of(
+    table: TableModel | TableEnsemble, drop: Sequence[str] | None
+) -> tuple[Sequence[str], Sequence[str]]:
+    """Columns to leave out: those a user names, which must be there, and those left out of the fit."""
+    asked = drop or ()
+    known = table.about.get("dropped") or ()
+    return asked, [name for name in known if name not in asked]
+
+
+def _file(path: Path) -> Path:
     if str(path) == STANDARD:
         raise AemError("a model is a file: it cannot be read from standard input")
-    return TableModel.load(path, choose_device(device))
+    return path
 
 
 def check_output(out: str, *inputs: str | Path) -> None:

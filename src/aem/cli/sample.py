@@ -8,7 +8,7 @@ import typer
 from aem.base.console import STANDARD, as_json_text, say
 from aem.base.display import Progress
 from aem.base.options import seed_option
-from aem.cli.places import check_output, load_table_model
+from aem.cli.places import check_output, load_any_model
 from aem.cli.streams import write_columns
 from aem.config import RESAMPLED
 
@@ -51,7 +51,7 @@ def sample(
     Columns have the names of the table the model was fitted on; discrete ones have their own values.
     """
     check_output(out, model)
-    table = load_table_model(model, device)
+    table = load_any_model(model, device)
     with Progress() as progress:
         rows = table.sample(count, seed, progress, method=method, proposals=proposals)
     columns = {name: rows[:, d].tolist() for d, name in enumerate(table.columns)}

@@ -9,8 +9,10 @@ from numpy.typing import NDArray
 
 from aem.base.console import STANDARD, as_json_text, say
 from aem.base.display import Progress
-from aem.cli.places import check_output, load_table_model
+from aem.cli.places import check_output, left_out_of, load_any_model
 from aem.cli.streams import read_rows, write_columns
+from aem.errors import AemError
+from aem.tables.model import TableModel
 from aem.tables.queries.explain import as_columns, explain
 
 EPILOG = """
@@ -54,11 +56,13 @@ def score(
     90 % highest-density region.
     """
     check_output(out, model, data)
-    table = load_table_model(model, device)
-    known = [name for name in table.about.get("dropped", ()) if name not in (drop or ())]
-    rows = read_rows(data, wanted=table.columns, drop=drop or (), ignore=known)
+    table = load_any_model(model, device)
+    dropped, known = left_out_of(table, drop)
+    rows = read_rows(data, wanted=table.columns, drop=dropped, ignore=known)
     with Progress() as progress:
         if explained:
+            if not isinstance(table, TableModel):
+                raise AemError(f"{model} is an ensemble, whose columns have no terms to explain")
             explanation = explain(table, rows.values, progress)
             total = explanation.scores.total
             labels = range(len(total))

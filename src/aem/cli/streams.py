@@ -5,30 +5,18 @@ import json
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from pyarrow import csv, parquet
 
-from aem.base.checks import check_table
 from aem.base.console import STANDARD, write
 from aem.base.files import finite
-from aem.base.names import listed, match_names
+from aem.base.names import listed
 from aem.errors import AemError
-from aem.tables.reading import RawTable, column_numbers, is_numeric, read_raw
-
-
-@dataclass(frozen=True)
-class NamedRows:
-    """Rows of finite numbers and the names of their columns."""
-
-    names: tuple[str, ...]
-    values: NDArray[np.float64]
-    headless: bool = False  # the first line of a text was taken as a row
+from aem.tables.reading import NamedRows, RawTable, named_rows, read_raw
 
 
 def read_rows(
@@ -38,37 +26,12 @@ def read_rows(
     drop: Sequence[str] = (),
     ignore: Sequence[str] = (),
 ) -> NamedRows:
-    """Read a table, all of it but the dropped columns, or in the order of the wanted ones.
-
-    Whatever cannot be used is refused by name: a column too many or too few, text, missing values.
-    A column to drop must be there, one to ignore need not.
-    """
+    """Read a table from a file or from standard input, as `aem.tables.reading.read_rows` does."""
     what = "standard input" if source == STANDARD else source
-    raw = _without(_read(source, wanted or ()), drop, ignore, what)
-    if not raw.columns:
-        raise AemError(f"{what} has no columns{' left' if drop else ''}")
-    positions = tuple(f"x{i + 1}" for i in range(len(raw.columns)))
-    if raw.names is None:
-        names = positions
-        if wanted is not None and len(wanted) != len(names):
-            raise AemError(
-                f"{what} has {len(names)} columns without names, the model has {len(wanted)}"
-            )
-        names = names if wanted is None else tuple(wanted)
-        columns = dict(zip(names, raw.columns, strict=True))
-    else:
-        columns = dict(zip(raw.names, raw.columns, strict=True))
-        if wanted is not None:
-            match_names(raw.names, wanted, what)
-        names = tuple(raw.names if wanted is None else wanted)
-    if len(raw.columns[0]) == 0:
-        raise AemError(f"{what} has no rows")
-    _refuse_text_and_gaps(columns, what)
-    numbers = [column_numbers(columns[name], name, what) for name in names]
-    values = check_table(np.stack(numbers, axis=1), columns=names, what=f"data in {what}")
-    if raw.headless and tuple(wanted or ()) != positions:
-        _tell_headless(names, what)
-    return NamedRows(names, values, raw.headless)
+    rows = named_rows(_read(source, wanted or ()), what, wanted, drop, ignore)
+    if rows.headless:
+        _tell_headless(rows.names, what)
+    return rows
 
 
 def _tell_headless(names: Sequence[str], what: str) -> None:
@@ -90,38 +53,6 @@ def _read(source: str, known: Sequence[str]) -> RawTable:
             return read_raw(copy, known)
         except AemError as error:
             raise AemError(str(error).replace(str(copy), "standard input")) from error
-
-
-def _without(raw: RawTable, drop: Sequence[str], ignore: Sequence[str], what: str) -> RawTable:
-    names = raw.names or [f"x{i + 1}" for i in range(len(raw.columns))]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise AemError(f"{what} has more than one column {listed(twice)}")
-    unknown = [name for name in drop if name not in names]
-    if unknown:
-        raise AemError(f"{what} has no column {listed(unknown)} to drop")
-    kept = [(n, c) for n, c in zip(names, raw.columns, strict=True) if n not in {*drop, *ignore}]
-    kept_names = [n for n, _ in kept] if raw.names else None
-    return RawTable([c for _, c in kept], kept_names, raw.headless)
-
-
-def _refuse_text_and_gaps(columns: Mapping[str, pa.ChunkedArray], what: str) -> None:
-    """Say which columns cannot be used, all at once."""
-    text = [n for n, c in columns.items() if not is_numeric(c.type)]
-    if len(text) > 1:
-        raise AemError(
-            f"columns {listed(text)} of {what} are not numeric: categories and text are not "
-            "supported yet, leave them out with --drop or encode them"
-        )
-    gaps = [n for n, c in columns.items() if not pa.types.is_null(c.type) and c.null_count]
-    empty = [n for n, c in columns.items() if len(c) and c.null_count == len(c)]
-    if empty:
-        raise AemError(f"column {listed(empty)} of {what} has no values; leave it out with --drop")
-    if gaps and not text:
-        raise AemError(
-            f"column {listed(gaps)} of {what} has missing values, which are not supported yet: "
-            "fill them in or leave those rows or columns out"
-        )
 
 
 def write_columns(out: str, columns: Mapping[str, Any], *, as_json: bool = False) -> None:

@@ -6,13 +6,14 @@ logarithm of an unbiased Ẑ is biased: on average log Ẑ is too low by half th
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from aem.base.progress import Report, counting, silent
 from aem.base.threads import spread
 from aem.conditionals.batch import Conditionals
 from aem.conditionals.normalizer import nodes_within
@@ -21,12 +22,6 @@ from aem.model.aem import AEM
 
 PUBLISHED_SAMPLES = 20_000  # S behind the paper's test scores
 MEMORY = 2**26  # bytes at once: enough to keep a processor busy, few enough to stay near its cache
-
-Watch = Callable[[int], None]  # told how many more rows are done
-
-
-def ignore(rows: int) -> None:
-    """A watch that does not look."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +38,7 @@ class ImportanceScores:
 
     log_prob: Float[Tensor, "B D"]
     log_proposal: Float[Tensor, "B D"]
+    log_z: Float[Tensor, "B D"]  # estimated, against the proposal
     bias: Float[Tensor, "B D"]  # log_prob is too high by about this much
 
 
@@ -120,35 +116,36 @@ def importance_scores(
     stratified: bool = False,
     seed: int = 0,
     memory: int = MEMORY,
-    watch: Watch = ignore,
+    report: Report = silent,
 ) -> ImportanceScores:
     """Estimate the log density of each row with S nodes a conditional, independent between rows."""
     if samples < 1:
         raise AemError(f"importance sampling needs at least one sample, not {samples}")
     z = model.standardise(x)
     context = model.standardise_context(context)
-    log_scale = model.scale.double().log()
+    log_slope = -model.standardisation.scale.double().log()
 
-    def score(some: range) -> tuple[Tensor, Tensor, Tensor]:
+    def score(some: range) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         rows = z[some.start : some.stop]
         flat = model.conditionals(
             rows, None if context is None else context[some.start : some.stop]
         ).flatten()
         generator = generator_for((seed * 1_000_003 + some.start) % 2**63, z.device)
         point = rows.reshape(-1, 1)
-        log_q = flat.proposal.log_prob(point)[:, 0].double().reshape(rows.shape) - log_scale
+        log_q = flat.proposal.log_prob(point)[:, 0].double().reshape(rows.shape) + log_slope
         log_w = flat.log_weight(point)[:, 0].double().reshape(rows.shape)
         estimated = estimate_log_z(
             flat, samples, stratified=stratified, generator=generator, memory=memory
         )
         log_z, bias = (t.reshape(rows.shape) for t in (estimated.log_z, estimated.bias))
-        return log_q + log_w - log_z, log_q, bias
+        return log_q + log_w - log_z, log_q, log_z, bias
 
-    parts: list[tuple[Tensor, Tensor, Tensor]] = []
+    parts: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
     some = ranges(len(z), rows_within(memory, model, samples))
+    count = counting(report, "importance sampling", len(z))
     for part in spread(score, some, device=z.device.type):
         parts.append(part)
-        watch(len(part[0]))
+        count(len(part[0]))
     if not parts:
-        return ImportanceScores(*(z.double() for _ in range(3)))
+        return ImportanceScores(*(z.double() for _ in range(4)))
     return ImportanceScores(*(torch.cat(column) for column in zip(*parts, strict=True)))

@@ -22,15 +22,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from aem.base.progress import Report, counting, named, part_of, silent
 from aem.base.threads import spread
 from aem.conditionals.normalizer import nodes_within
 from aem.conditionals.proposals.base import LOG_ROOT_2PI
 from aem.errors import AemError
 from aem.evaluation.importance import (
     MEMORY,
-    Watch,
     generator_for,
-    ignore,
     random_uniforms,
     ranges,
     rows_within,
@@ -68,7 +67,7 @@ class KDE:
         context: Float[Tensor, "B Q"] | None = None,
         *,
         memory: int = MEMORY,
-        watch: Watch = ignore,
+        report: Report = silent,
     ) -> Float[Tensor, "B D"]:
         """Log density of each conditional of each row, in the units of the data (float64)."""
         log_q, log_k = log_components(
@@ -80,7 +79,7 @@ class KDE:
             stratified=self.stratified,
             seed=self.seed,
             memory=memory,
-            watch=watch,
+            report=report,
         )
         return mix(log_q, log_k[0], self.proposal_weight)
 
@@ -102,7 +101,7 @@ def log_components(
     stratified: bool = True,
     seed: int = 0,
     memory: int = MEMORY,
-    watch: Watch = ignore,
+    report: Report = silent,
 ) -> tuple[Float[Tensor, "B D"], Float[Tensor, "M B D"]]:
     """(log q, log of the kernel sum at each of M bandwidths), from one pass over the nodes.
 
@@ -145,12 +144,13 @@ def log_components(
     log_q = [z.new_empty((0, d), dtype=torch.float64)]
     log_k = [z.new_empty((len(bandwidths), 0, d), dtype=torch.float64)]
     some = ranges(len(z), rows_within(memory, model, samples))
+    count = counting(report, "AEM-KDE", len(z))
     for own_q, own_k in spread(score, some, device=z.device.type):
         log_q.append(own_q)
         log_k.append(own_k)
-        watch(len(own_q))
-    log_scale = model.scale.double().log()
-    return torch.cat(log_q) - log_scale, torch.cat(log_k, 1) - log_scale
+        count(len(own_q))
+    log_slope = -model.standardisation.scale.double().log()
+    return torch.cat(log_q) + log_slope, torch.cat(log_k, 1) + log_slope
 
 
 def best_proposal_weight(log_q: Float[Tensor, " N"], log_k: Float[Tensor, " N"]) -> float:
@@ -190,14 +190,14 @@ def fit_kde(
     stratified: bool = True,
     seed: int = 0,
     memory: int = MEMORY,
-    watch: Watch = ignore,
+    report: Report = silent,
 ) -> KDE:
     """Bandwidth and mixing weight of greatest validation likelihood; looks at each row twice."""
     if not len(validation):
         raise AemError("AEM-KDE needs validation rows to fit its bandwidth")
     best, best_score = KDE(1.0, 1.0, samples, stratified, seed), -math.inf
 
-    def look(bandwidths: Sequence[float]) -> None:
+    def look(bandwidths: Sequence[float], time: int) -> None:
         nonlocal best, best_score
         log_q, log_k = log_components(
             model,
@@ -208,7 +208,7 @@ def fit_kde(
             stratified=stratified,
             seed=seed,
             memory=memory,
-            watch=watch,
+            report=named(part_of(report, time, 2), "fitting AEM-KDE"),
         )
         for h, kernels in zip(bandwidths, log_k, strict=True):
             alpha = best_proposal_weight(log_q.flatten(), kernels.flatten())
@@ -217,6 +217,6 @@ def fit_kde(
             if score > best_score:
                 best, best_score = KDE(h, alpha, samples, stratified, seed), score
 
-    look(COARSE)
-    look([best.bandwidth * factor for factor in FINE if factor != 1.0])
+    look(COARSE, 0)
+    look([best.bandwidth * factor for factor in FINE if factor != 1.0], 1)
     return best

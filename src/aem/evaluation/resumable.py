@@ -7,7 +7,7 @@ somebody else's, and is written anew.
 import hashlib
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,30 +17,15 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from aem.base.files import FORMAT, FORMAT_VERSION, read_tensors, write_json, write_tensors
+from aem.base.files import header, read_tensors, write_json, write_tensors
 from aem.base.progress import Report
 from aem.errors import AemError
-from aem.model.ensemble import Member
 
 Columns = dict[str, Tensor]  # numbers a row, float64, on the CPU
 Fingerprint = dict[str, Any]
 
 SECONDS_BETWEEN_WRITES = 10.0
 SECONDS_A_BLOCK = 0.5  # one that takes less may grow
-
-
-def digest_of_members(members: Sequence[Member]) -> str:
-    """Of all weights, orders, symmetries and lenses."""
-    state = hashlib.sha256()
-    for member in members:
-        state.update(repr(member.order).encode())
-        if member.symmetry is not None:
-            state.update(member.symmetry.tobytes())
-        state.update(repr(member.lenses).encode() if member.lenses else b"")
-        for name, tensor in member.model.state_dict().items():
-            state.update(name.encode())
-            state.update(tensor.detach().cpu().contiguous().numpy().tobytes())
-    return state.hexdigest()
 
 
 def digest_of_rows(rows: NDArray[np.floating]) -> str:
@@ -72,7 +57,8 @@ def accumulate(
     block: int,
     grows: bool = False,
     seconds: float,
-    report: Callable[[int, int], None],
+    report: Report,
+    what: str,
 ) -> Columns:
     """Score rows block by block until all are done or time is up; at least one block is.
 
@@ -90,15 +76,14 @@ def accumulate(
         # The last block of a smaller request was cut short: only its end is new.
         parts.append({k: v[done - first :].double().cpu() for k, v in fresh.items()})
         done = first + len(next(iter(fresh.values())))
-        report(done, len(rows))
+        report(what, done, len(rows))
         now = time.monotonic()
         if grows and now - began < SECONDS_A_BLOCK:
             block *= 2
         late = bool(seconds) and now - started > seconds
         if late or done == len(rows) or now - written > SECONDS_BETWEEN_WRITES:
             parts = [_joined(parts)]
-            header = {"format": FORMAT, "format_version": FORMAT_VERSION, "kind": "scores"}
-            write_tensors(path, parts[0], {**header, "fingerprint": fingerprint})
+            write_tensors(path, parts[0], {**header("scores"), "fingerprint": fingerprint})
             written = now
         if late:
             break
@@ -115,8 +100,3 @@ def _read(path: Path, fingerprint: Fingerprint) -> list[Columns]:
     except AemError:
         return []
     return [columns] if metadata.get("fingerprint") == fingerprint and columns else []
-
-
-def watching(report: Report, what: str) -> Callable[[int, int], None]:
-    """A report under one name."""
-    return lambda done, total: report(what, done, total)

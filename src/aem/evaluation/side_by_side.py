@@ -7,8 +7,9 @@ where the adaptive rule saw nothing to look for. The last figure is reported, an
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -22,16 +23,64 @@ from aem.base.threads import get_threads
 from aem.conditionals.normalizer import Quadrature
 from aem.conditionals.quadrature import NODES_PER_PANEL
 from aem.errors import AemError
-from aem.evaluation.importance import importance_scores, ranges
-from aem.evaluation.kde import KDE, fit_kde
+from aem.evaluation.importance import ranges
+from aem.evaluation.kde import KDE
 from aem.evaluation.kde import SAMPLES as KDE_SAMPLES
-from aem.model.aem import AEM
 
 STILL = 0.1  # of the claimed error: moving less than this is holding still
 MOST_REFINEMENTS = 4
 FIT_ROWS = 2000  # validation rows that fit the two numbers of AEM-KDE; more change nothing
 SET_ASIDE = 10  # one row in this many fits AEM-KDE where there are no validation data
 IMPORTANCE_SAMPLES = 1000
+
+
+@dataclass(frozen=True)
+class Exact:
+    """Log densities of rows by quadrature."""
+
+    log_prob: Float[Tensor, " B"]
+    error: Float[Tensor, " B"]
+    within_reach: Float[Tensor, " B"]  # counting only mass that the proposal can draw
+    nodes: Float[Tensor, " B"]  # per conditional
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Log densities of rows with estimated normalisers, and by how much they are too high."""
+
+    log_prob: Float[Tensor, " B"]
+    bias: Float[Tensor, " B"]
+
+
+class Density(Protocol):
+    """What is scored side by side; `aem.tables.scores.TableScores` is one."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the scores are computed."""
+
+    @property
+    def no_kernels(self) -> str | None:
+        """Why there is no AEM-KDE, if there is none."""
+
+    def quadrature(self, x: Tensor, settings: Quadrature, /) -> Exact:
+        """Log densities with computed normalisers."""
+
+    def proposal(self, x: Tensor, /) -> Tensor:
+        """Log densities of the proposal alone."""
+
+    def importance(self, x: Tensor, samples: int, seed: int, report: Report, /) -> Estimate:
+        """Log densities with estimated normalisers."""
+
+    def fit_kde(self, validation: Tensor, samples: int, seed: int, report: Report, /) -> list[KDE]:
+        """The kernels of AEM-KDE, fitted on validation rows: one for each member of a mixture."""
+
+    def kde(self, kernels: Sequence[KDE], x: Tensor, report: Report, /) -> Tensor:
+        """Log densities of AEM-KDE."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +118,6 @@ class Settled:
 
     log_prob: Float[Tensor, " B"]
     error: Float[Tensor, " B"]
-    log_proposal: Float[Tensor, " B"]
     held_still: bool
     moved: float  # of the mean, at the last refinement, in nats
     claimed: float  # mean error claimed before the last refinement
@@ -85,28 +133,25 @@ class Settled:
 class _Pass:
     log_prob: Tensor
     error: Tensor
-    log_proposal: Tensor
     nodes: float
 
 
-def _score(model: AEM, x: Tensor, settings: Quadrature, report: Report, what: str) -> _Pass:
+def _score(density: Density, x: Tensor, settings: Quadrature, report: Report, what: str) -> _Pass:
     """Score all rows, some at a time so that there is progress to see."""
-    distribution = model()
     block = 128 * get_threads() if x.device.type == "cpu" else 4096
     parts = []
     for some in ranges(len(x), block):
-        parts.append(distribution.scores(x[some.start : some.stop], settings))
+        parts.append(density.quadrature(x[some.start : some.stop], settings))
         report(what, some.stop, len(x))
     return _Pass(
-        torch.cat([p.log_prob.sum(-1) for p in parts]),
-        torch.cat([p.error.sum(-1) for p in parts]),
-        torch.cat([p.log_proposal.sum(-1) for p in parts]),
-        float(torch.cat([p.nodes for p in parts]).double().mean()),
+        torch.cat([p.log_prob for p in parts]),
+        torch.cat([p.error for p in parts]),
+        float(torch.cat([p.nodes for p in parts]).mean()),
     )
 
 
 def settle(
-    model: AEM,
+    density: Density,
     x: Float[Tensor, "B D"],
     settings: Quadrature | None = None,
     report: Report = silent,
@@ -114,7 +159,7 @@ def settle(
     """Score by quadrature, refining until the mean holds still (or four times in vain)."""
     settings = settings or Quadrature()
     asked = settings.tolerance
-    before = _score(model, x, settings, report, "quadrature")
+    before = _score(density, x, settings, report, "quadrature")
     refinements = 0
     while True:
         refinements += 1
@@ -125,7 +170,7 @@ def settle(
             first_panels=max(math.ceil(2 * before.nodes / NODES_PER_PANEL), settings.first_panels),
             max_nodes=2 * settings.max_nodes,
         )
-        after = _score(model, x, settings, report, f"quadrature, refinement {refinements}")
+        after = _score(density, x, settings, report, f"quadrature, refinement {refinements}")
         # −inf before and after is no movement, though the difference is not a number.
         both = torch.stack((before.log_prob, after.log_prob))
         same = both[0] == both[1]
@@ -138,7 +183,6 @@ def settle(
     return Settled(
         after.log_prob,
         after.error,
-        after.log_proposal,
         still,
         moved,
         claimed,
@@ -164,7 +208,7 @@ class Evaluation:
     importance_bias: float | None  # the estimate is too high by about this much
     importance_noise: float | None  # two standard errors of its mean that come from the draws
     kde: Summary | None
-    kde_fit: KDE | None
+    kernels: list[KDE] | None
     kde_fit_rows: int
     set_aside: int  # rows taken from the data to fit AEM-KDE
     truth: Summary | None  # the exact log density, where it is known
@@ -172,7 +216,7 @@ class Evaluation:
 
 
 def evaluate(
-    model: AEM,
+    density: Density,
     data: ArrayLike,
     *,
     validation: ArrayLike | None = None,
@@ -186,59 +230,74 @@ def evaluate(
 ) -> Evaluation:
     """Score a table by quadrature, importance sampling, AEM-KDE and the proposal.
 
-    `truth` is the exact log density of the rows, if known; `labels` are the numbers the user knows
-    them by. No samples (0) means: not that score.
-    Without validation data a tenth of the rows is set aside for AEM-KDE; no score includes it.
+    Parameters
+    ----------
+    density
+        what is scored, for instance `TableScores.of(table)`.
+    data
+        rows; the columns of a data frame are matched by name.
+    validation
+        rows that fit AEM-KDE. Without any a tenth of the data is set aside for it, and no score
+        includes that.
+    truth
+        the exact log density of the rows, if it is known.
+    labels
+        the numbers the user knows the rows by.
+    samples, kde_samples
+        draws per conditional of importance sampling, kernels per conditional of AEM-KDE; 0 means:
+        not that score.
+    tolerance
+        largest error of a row's log density by quadrature, in nats.
+    seed
+        of everything drawn at random.
+    report
+        told what is being done, and how far.
     """
     if samples < 0 or kde_samples < 0:
         raise AemError("the number of samples must not be negative")
-    if model.config.context_features:
-        raise AemError("this model needs a context, and evaluate scores models without one")
-    device = model.shift.device
-    table = _table(model, data, "data")
+    device = density.device
+    kde_samples = 0 if density.no_kernels else kde_samples
+    table = _table(density, data, "data")
     kept = np.arange(len(table))
     fit_rows = None
     set_aside = 0
     if kde_samples and validation is not None:
-        fit_rows = _table(model, validation, "validation data")
+        fit_rows = _table(density, validation, "validation data")
     elif kde_samples:
         fit_rows, kept = _set_aside(table, seed)
         set_aside = len(fit_rows)
     x = torch.from_numpy(table[kept]).to(device)
     known = kept if labels is None else labels[kept]
 
-    settled = settle(model, x, _settings(tolerance), report)
+    settled = settle(density, x, _settings(tolerance), report)
     settled = replace(settled, unmet=known[settled.unmet])
     importance = importance_bias = importance_noise = None
     if samples:
-        watch = _counter(report, "importance sampling", len(x))
-        scores = importance_scores(model, x, samples=samples, seed=seed, watch=watch)
-        importance = summarise(scores.log_prob.sum(-1), known)
-        importance_bias = float(scores.bias.sum(-1).mean())
+        estimated = density.importance(x, samples, seed, report)
+        importance = summarise(estimated.log_prob, known)
+        importance_bias = float(estimated.bias.mean())
         # The bias is half the variance of log Ẑ, and draws are independent between rows.
         importance_noise = 2 * math.sqrt(2 * importance_bias / len(x))
-    kde = kde_fit = None
+    kde, kernels = None, None
     fitted_on = 0
     if fit_rows is not None:
         chosen = np.random.default_rng(seed).permutation(len(fit_rows))[:FIT_ROWS]
         some = torch.from_numpy(fit_rows[chosen]).to(device)
         fitted_on = len(some)
-        watch = _counter(report, "fitting AEM-KDE", 2 * fitted_on)
-        kde_fit = fit_kde(model, some, samples=kde_samples, seed=seed, watch=watch)
-        watch = _counter(report, "AEM-KDE", len(x))
-        kde = summarise(kde_fit.log_prob(model, x, watch=watch).sum(-1), known)
+        kernels = density.fit_kde(some, kde_samples, seed, report)
+        kde = summarise(density.kde(kernels, x, report), known)
     exact = None if truth is None else torch.from_numpy(truth[kept]).to(device)
     return Evaluation(
         settled,
         summarise(settled.log_prob, known),
         float(settled.error.mean()),
-        summarise(settled.log_proposal, known),
+        summarise(density.proposal(x), known),
         importance,
         samples,
         importance_bias,
         importance_noise,
         kde,
-        kde_fit,
+        kernels,
         fitted_on,
         set_aside,
         None if exact is None else summarise(exact, known),
@@ -246,8 +305,8 @@ def evaluate(
     )
 
 
-def _table(model: AEM, values: ArrayLike, what: str) -> NDArray[np.float64]:
-    table = check_table(values, columns=model.columns, features=model.config.features, what=what)
+def _table(density: Density, values: ArrayLike, what: str) -> NDArray[np.float64]:
+    table = check_table(values, columns=density.columns, features=len(density.columns), what=what)
     if not len(table):
         raise AemError(f"the {what} has no rows")
     return table
@@ -269,14 +328,3 @@ def _set_aside(
     order = np.random.default_rng(seed).permutation(len(table))
     count = len(table) // SET_ASIDE
     return table[order[:count]], np.sort(order[count:])
-
-
-def _counter(report: Report, what: str, total: int) -> Callable[[int], None]:
-    done = 0
-
-    def watch(rows: int) -> None:
-        nonlocal done
-        done += rows
-        report(what, done, total)
-
-    return watch

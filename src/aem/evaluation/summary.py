@@ -18,9 +18,12 @@ def describe(
 ) -> dict[str, Any]:
     """Mean, two standard errors, median and worst row of the rows that have a density.
 
-    The proposal is known on all B rows of the split and goes up and down with every other score, so
-    the mean over the whole split is best estimated as the proposal's mean there plus the mean
-    difference on the first N rows (a control variate).
+    Parameters
+    ----------
+    log_prob
+        log densities of the first N rows of a split; NaN where there is no density.
+    proposal
+        those of the proposal on all B rows, if the mean over the whole split is to be estimated.
     """
     exists = ~log_prob.isnan()
     kept = log_prob[exists]
@@ -30,18 +33,50 @@ def describe(
     labels = exists.nonzero()[:, 0].numpy()
     record |= {k: v for k, v in asdict(summarise(kept, labels)).items() if k != "rows"}
     if proposal is not None:
-        difference = summarise(kept - proposal[: len(log_prob)][exists])
-        whole = summarise(proposal)
+        beside = proposal[: len(log_prob)][exists]
+        difference = summarise(kept - beside)
         record["above_proposal"] = difference.mean
         record["above_proposal_2se"] = difference.two_se
-        record["whole_split"] = whole.mean + difference.mean
-        # On all rows this is the plain mean; on few, two nearly independent sources of chance.
-        record["whole_split_2se"] = (
-            record["two_se"]
-            if len(kept) == len(proposal)
-            else math.hypot(whole.two_se, difference.two_se)
-        )
+        record["whole_split"], record["whole_split_2se"] = whole_split(kept, beside, proposal)
     return record
+
+
+def whole_split(
+    ours: Float[Tensor, " N"], beside: Float[Tensor, " N"], theirs: Float[Tensor, " B"]
+) -> tuple[float, float]:
+    """The mean over B rows of a score known on N of them, and twice its standard error.
+
+    Another score, such as the proposal's, is known on all rows and goes up and down with ours: its
+    mean over all plus the mean difference on N rows is much better known than the mean over N (a
+    control variate).
+
+    Parameters
+    ----------
+    ours
+        the score, on N rows.
+    beside
+        the other score on the same rows.
+    theirs
+        the other score on all B rows.
+    """
+    n, total = len(ours), len(theirs)
+    difference = (ours - beside).double()
+    mean = float(theirs.double().mean() + difference.mean())
+    if n < 2:
+        return mean, math.nan
+    variance = ours.double().var() / total + difference.var() * max(1 / n - 1 / total, 0.0)
+    return mean, 2 * float(variance.sqrt())
+
+
+def mean_and_two_se(values: Float[Tensor, " N"]) -> tuple[float | None, float | None]:
+    """The mean and twice its standard error, as JSON can hold them.
+
+    One value has no standard error; a mean of −inf is None, and so is what it spoils.
+    """
+    x: NDArray[np.float64] = values.double().cpu().numpy()
+    if not np.isfinite(x).all():
+        return None, None
+    return float(x.mean()), two_standard_errors(x) if len(x) > 1 else None
 
 
 def describe_quadrature(

@@ -10,33 +10,44 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from aem.base.checks import check_table
+from aem.base.checks import as_named_columns, check_table
+from aem.base.names import unnamed
 from aem.conditionals.batch import Conditionals
 from aem.conditionals.proposals.base import head_class
 from aem.config import ModelConfig
 from aem.errors import AemError
 from aem.model.distribution import AEMDistribution
-from aem.model.transforms.whitening import regressions
+from aem.model.transforms.affine import Affine
+from aem.model.transforms.whitening import Whitening, regressions
 from aem.nn.energy import EnergyNetwork
 from aem.nn.features import REACH, FourierFeatures, choose_frequencies
 from aem.nn.incremental import incremental
 from aem.nn.made import MADE
 from aem.nn.resmade import ResMADE
-from aem.nn.rowwise import linear
 from aem.nn.transformer import CausalTransformer
 
 
 class AEM(nn.Module):
     """An autoregressive energy machine over D columns, in the units of the data.
 
-    Networks see standardised values z = (x − centre) / scale. The centre of a column is its shift
-    or, in a whitened model, its regression on the columns before; where columns are seen as they are,
-    it is zero and the scale one. All of it is part of the model.
+    Networks see standardised or whitened columns z, or columns as they are: `standardisation` is the
+    map. It is part of the model, and so are the means and deviations of a context.
+
+    Parameters
+    ----------
+    config
+        sizes and forms of the networks; `features` must be given.
+    standardisation
+        the map from the units of the data to z; columns are left as they are without one.
+        `for_data` takes it from rows.
+    context_shift, context_scale
+        what is subtracted from the columns of a context, and what they are then divided by.
+    frequencies
+        Fourier frequencies of each column, in units of z.
+    columns
+        names of the columns; x1, x2 and so on without any.
     """
 
-    shift: Tensor
-    scale: Tensor
-    slopes: Tensor | None
     context_shift: Tensor
     context_scale: Tensor
     origins: Tensor
@@ -46,9 +57,7 @@ class AEM(nn.Module):
         self,
         config: ModelConfig,
         *,
-        shift: Float[Tensor, " D"] | None = None,
-        scale: Float[Tensor, " D"] | None = None,
-        slopes: Float[Tensor, "D D"] | None = None,
+        standardisation: Affine | None = None,
         context_shift: Float[Tensor, " Q"] | None = None,
         context_scale: Float[Tensor, " Q"] | None = None,
         frequencies: Float[Tensor, "D F"] | None = None,
@@ -61,12 +70,10 @@ class AEM(nn.Module):
         if columns and len(columns) != d:
             raise AemError(f"{len(columns)} column names for {d} features")
         self.config = config
-        self.columns = tuple(columns) or tuple(f"x{i + 1}" for i in range(d))
-        self.register_buffer("shift", torch.zeros(d) if shift is None else shift)
-        self.register_buffer("scale", torch.ones(d) if scale is None else scale)
-        if slopes is None and config.whiten:
-            slopes = torch.zeros(d, d)
-        self.register_buffer("slopes", slopes)
+        self.columns = tuple(columns) or tuple(unnamed(d))
+        if standardisation is None:
+            standardisation = (Whitening if config.whiten else Affine).identity(d)
+        self.standardisation = standardisation
         self.register_buffer(
             "context_shift", torch.zeros(q) if context_shift is None else context_shift
         )
@@ -81,7 +88,9 @@ class AEM(nn.Module):
         if frequencies is None:
             frequencies = torch.zeros(d, config.frequencies)
         self.embedding = FourierFeatures(frequencies)
-        self.head = head_class(config.proposal).from_config(config, self.shift, self.scale)
+        self.head = head_class(config.proposal).from_config(
+            config, standardisation.shift, standardisation.scale
+        )
         self.arnn = self._make_arnn(frequencies)
         self.energy = EnergyNetwork(
             self.embedding.width,
@@ -129,16 +138,26 @@ class AEM(nn.Module):
         context: NDArray[np.floating] | None = None,
         columns: Sequence[str] = (),
     ) -> "AEM":
-        """A fresh model whose standardisation and frequencies fit the training rows."""
+        """A fresh model whose standardisation and frequencies fit the training rows.
+
+        Parameters
+        ----------
+        config
+            sizes and forms of the networks; numbers of columns follow from the rows.
+        x
+            training rows: an array, or a data frame.
+        context
+            the context of each row, where p(x | context) is to be learnt.
+        columns
+            names of the columns; those of a data frame without any.
+        """
+        frame = as_named_columns(x)
+        if frame is not None and not columns:
+            from aem.base.frames import column_labels
+
+            columns = tuple(column_labels(frame))
         x = check_table(x, columns=columns, for_fitting=True)
-        (shift, scale), slopes = _standardisation(config, x), None
-        if config.whiten:
-            coefficients, scale = regressions(x)
-            slopes = torch.from_numpy(coefficients).float()
-            if not bool(slopes.isfinite().all()):
-                raise AemError(
-                    "whiten needs columns of more similar scale: measure them in other units"
-                )
+        standardisation = _standardisation(config, x)
         context_shift = context_scale = None
         q = 0
         if context is not None:
@@ -151,15 +170,13 @@ class AEM(nn.Module):
         fields = {**config.__dict__, "features": x.shape[1], "context_features": q}
         model = cls(
             ModelConfig(**fields),
-            shift=torch.from_numpy(shift).float(),
-            scale=torch.from_numpy(scale).float(),
-            slopes=slopes,
+            standardisation=standardisation,
             context_shift=context_shift,
             context_scale=context_scale,
             columns=columns,
         )
         if isinstance(model.arnn, CausalTransformer) and model.arnn.sums is not None:
-            spans = model._spans
+            spans = standardisation.spans
             model.arnn.sums.copy_(spans / torch.linalg.vector_norm(spans, dim=1, keepdim=True))
         if config.frequencies:
             z = model.standardise(torch.from_numpy(x)).numpy()
@@ -167,41 +184,23 @@ class AEM(nn.Module):
             model.embedding.frequencies.copy_(ladders)
         return model
 
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return self.standardisation.shift.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type that the model computes in."""
+        return self.standardisation.shift.dtype
+
     def standardise(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
         """From the units of the data to what the networks see; float64 until the last rounding."""
-        x = x.double()
-        return ((x - self.centre(x)) / self.scale.to(x)).to(self.shift)
-
-    def centre(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
-        """Where each column stands for rows with such columns before it, in the units of the data."""
-        shift = self.shift.to(x)
-        if self.slopes is None:
-            return shift.expand_as(x)
-        return shift + linear(x - shift, self.slopes.to(x))
+        return self.standardisation.forward(x)
 
     def in_units(self, z: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
         """Back from what the networks see to the units of the data."""
-        if self.slopes is None:
-            return self.shift + self.scale * z
-        return self.shift + linear(z.double(), self._spans).to(z)
-
-    @property
-    def deviations(self) -> Float[Tensor, " D"]:
-        """Of the columns themselves."""
-        lengths: Tensor = torch.linalg.vector_norm(self._spans, dim=1)
-        return lengths.to(self.scale)
-
-    @property
-    def _spans(self) -> Float[Tensor, "D D"]:
-        """What a unit of each column that the networks see adds to each column of the data."""
-        each = torch.diag(self.scale.double())
-        if self.slopes is None:
-            return each
-        factor = torch.eye(len(each), device=each.device) - self.slopes.double()
-        solved: Tensor = torch.linalg.solve_triangular(
-            factor, each, upper=False, unitriangular=True
-        )
-        return solved
+        return self.standardisation.inverse(z)
 
     def standardise_context(
         self, context: Float[Tensor, "*B Q"] | None
@@ -235,9 +234,11 @@ class AEM(nn.Module):
         """
         if not self.config.lattice:
             return z
-        x = self.shift + self.scale * z
+        # Never whitened, so that a column by itself can be put back and forth.
+        shift, scale = self.standardisation.shift, self.standardisation.scale
+        x = shift + scale * z
         value = self.origins + self.steps * ((x - self.origins) / self.steps).round()
-        return torch.where(self.steps > 0, ((value - self.shift) / self.scale).to(z.dtype), z)
+        return torch.where(self.steps > 0, ((value - shift) / scale).to(z.dtype), z)
 
     def interpret(
         self,
@@ -276,24 +277,13 @@ class AEM(nn.Module):
         return copy.deepcopy(self).double().eval()
 
 
-def _standardisation(
-    config: ModelConfig, x: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """What is taken off each column, and what it is divided by: nothing, where it is seen as it is."""
-    if config.standardise:
-        return x.mean(0), x.std(0)
-    if np.abs(x).max() > REACH:
-        raise AemError(f"columns beyond ±{REACH:,.0f} cannot be seen as they are: standardise them")
-    return np.zeros(x.shape[1]), np.ones(x.shape[1])
-
-
 class ConditionalSequence:
     """Feature by feature: `next()` gives p(x_d | x_<d), `push(z_d)` fixes x_d."""
 
     def __init__(self, model: AEM, rows: int, context: Tensor | None) -> None:
         self.model = model
         self.state = incremental(model.arnn, rows, context)
-        self.past = model.shift.new_zeros(rows, model.config.features)
+        self.past = torch.zeros(rows, model.config.features, dtype=model.dtype, device=model.device)
 
     def next(self) -> Conditionals:
         """The conditional of the next feature for every row: batch shape [B]."""
@@ -306,3 +296,21 @@ class ConditionalSequence:
         self.past[:, known] = z
         self.past = self.model.snap(self.past)
         self.state.push(self.past[:, known])
+
+
+def _standardisation(config: ModelConfig, x: NDArray[np.float64]) -> Affine:
+    """The map that fits training rows, in single precision; none where columns are seen as they are."""
+    if not config.standardise:
+        if np.abs(x).max() > REACH:
+            raise AemError(
+                f"columns beyond ±{REACH:,.0f} cannot be seen as they are: standardise them"
+            )
+        return Affine.identity(x.shape[1])
+    shift = torch.from_numpy(x.mean(0)).float()
+    if not config.whiten:
+        return Affine(shift, torch.from_numpy(x.std(0)).float())
+    slopes, scale = regressions(x)
+    whitening = Whitening(shift, torch.from_numpy(scale).float(), torch.from_numpy(slopes).float())
+    if not bool(whitening.slopes.isfinite().all()):
+        raise AemError("whiten needs columns of more similar scale: measure them in other units")
+    return whitening

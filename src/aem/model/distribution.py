@@ -19,6 +19,7 @@ from aem.conditionals.normalizer import Quadrature, with_tolerance
 from aem.config import RESAMPLED
 from aem.errors import AemError
 from aem.model import sampling
+from aem.model.sampling import Drawing
 from aem.model.scoring import Scores, score, shared_pasts
 
 if TYPE_CHECKING:
@@ -93,7 +94,8 @@ class AEMDistribution(Distribution):
         z = model.standardise(rows)
         conditionals = model.conditionals(z, model.standardise_context(context))
         log_p, log_q = log_prob_estimate(conditionals, z, nodes=nodes, estimator="importance")
-        return log_p - model.scale.log(), log_q - model.scale.log()
+        log_slope = model.standardisation.log_slope
+        return log_p + log_slope, log_q + log_slope
 
     def log_prob_and_error(
         self, value: Float[Tensor, "*B D"], tolerance: float | None = None
@@ -131,7 +133,7 @@ class AEMDistribution(Distribution):
         z = model.standardise(rows.double())
         context = model.standardise_context(None if context is None else context.double())
         every = model.conditionals(z, context).flatten()
-        centre = model.centre(rows.double())
+        centre = model.standardisation.centre(rows.double())
         features = z.shape[1]
         index = torch.arange(len(z), device=z.device) * features
         return [
@@ -139,7 +141,7 @@ class AEMDistribution(Distribution):
                 every.select(index + d),
                 value=rows[:, d].double(),
                 shift=centre[:, d],
-                scale=model.scale[d],
+                scale=model.standardisation.scale[d],
                 groups=groups,
                 shape=shape,
                 column=model.columns[d],
@@ -196,22 +198,20 @@ class AEMDistribution(Distribution):
         proposals
             How many draws of the proposal each resampled value is chosen from.
         """
-        shape = torch.Size(sample_shape) + self.batch_shape
+        shape, how = torch.Size(sample_shape) + self.batch_shape, Drawing(method, proposals)
         context = self.context
         if context is not None:
             context = context.expand(*shape, context.shape[-1]).reshape(-1, context.shape[-1])
         # A literal weight has no bound to accept against.
         if method == "inverse" or (method == "exact" and self.model.config.energy == "literal"):
-            dtype, device = self.model.shift.dtype, self.model.shift.device
+            dtype, device = self.model.dtype, self.model.device
             u = torch.rand((*shape, *self.event_shape), dtype=torch.float64, device=device)
             return self.icdf(u).to(dtype)
         model = self.model
         was_training = model.training
         model.eval()
         try:
-            z = sampling.draw(
-                model, shape.numel(), model.standardise_context(context), method, proposals
-            )
+            z = sampling.draw(model, shape.numel(), model.standardise_context(context), how)
         finally:
             model.train(was_training)
         return model.in_units(z).reshape(shape + self.event_shape)

@@ -1,36 +1,100 @@
-"""A model is one safe file: what it holds, and how it is read back."""
+"""The file of an AEM, and the parts of files that hold AEMs among other things.
 
-from collections.abc import Sequence
+Every file of models has a key for each thing it holds: `columns` (names, and what kind of column each
+is), `transforms` (from the columns of the table to those a model reads), `model` (its settings; its
+weights are the tensors) and `about`, which tells how it came about and decides nothing.
+"""
+
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from aem.base.files import (
-    as_mapping,
-    blaming_file,
-    header,
-    read_columns,
-    read_tensors,
-    write_tensors,
-)
-from aem.base.settings import RemovedSetting, from_mapping
+from aem.base.files import as_mapping, blaming_file, header, read_tensors, write_tensors
+from aem.base.settings import RemovedSetting, from_mapping, to_mapping
 from aem.config import ModelConfig
 from aem.errors import AemError
 from aem.model.aem import AEM
-from aem.model.transforms.normal_scores import Lens, lenses_from
 
-TREATED = {  # what a fit tells about columns that a model does not see as they are
-    "offsets": "columns far from zero",
-    "lenses": "columns seen through a lens",
-}
+NUMBER = "number"  # the kind of a column that a model sees as it is
+OF_A_TABLE = ("model", "prior", "detector")  # kinds of files with one model in them
 
 
-def read_config(values: Any) -> ModelConfig:
-    """A model's configuration as a file holds it."""
-    given = as_mapping(values, "config")
+def save_model(model: AEM, path: str | Path, **about: Any) -> None:
+    """Save a model.
+
+    Parameters
+    ----------
+    model
+        the model; the type of its weights is kept.
+    path
+        the file to write, whole or not at all.
+    about
+        anything JSON can hold, for instance how the model was trained; `model_information` gives it
+        back.
+    """
+    write_tensors(Path(path), model.state_dict(), {**content(model), "about": about})
+
+
+def content(model: AEM, kind: str = "model") -> dict[str, Any]:
+    """Return the metadata of a file that holds a model of columns as they are."""
+    return {
+        **header(kind),
+        "columns": [{"name": name, "kind": NUMBER} for name in model.columns],
+        "transforms": [],
+        "model": model_entry(model),
+    }
+
+
+def model_entry(model: AEM) -> dict[str, Any]:
+    """Return what a file says of a model besides its weights."""
+    return {"config": to_mapping(model.config)}
+
+
+def load_model(
+    path: str | Path, device: str | torch.device = "cpu", *, kinds: Sequence[str] = OF_A_TABLE
+) -> AEM:
+    """Load a model in evaluation mode. No code in the file is ever run.
+
+    Parameters
+    ----------
+    path
+        a file that `save_model`, `aem fit` or `aem reproduce` wrote.
+    device
+        where the model will be.
+    kinds
+        what the file may hold.
+
+    Some models do not read the columns of their table as they are; those are `aem.TableModel`s.
+    """
+    path = Path(path)
+    tensors, metadata = read_tensors(path, *kinds)
+    with blaming_file(path, "model"):
+        columns = read_columns(metadata["columns"])
+        treated = [column["name"] for column in columns if column["kind"] != NUMBER]
+        if not (metadata["transforms"] or treated):
+            names = [column["name"] for column in columns]
+            return read_model(metadata["model"], tensors, names, device)
+    what = "discrete columns" if treated else "columns that it transforms"
+    raise AemError(f"{path} has {what}: load it with aem.TableModel.load")
+
+
+def read_model(
+    entry: Any,
+    tensors: Mapping[str, Tensor],
+    columns: Sequence[str],
+    device: str | torch.device = "cpu",
+) -> AEM:
+    """Build a model from what a file holds of it."""
+    config = as_mapping(as_mapping(entry, "model")["config"], "config")
+    model = AEM(_read_config(config), columns=columns)
+    model.to(tensors["standardisation.shift"].dtype).load_state_dict(tensors)
+    return model.to(device).eval()
+
+
+def _read_config(given: dict[str, Any]) -> ModelConfig:
     try:
         return from_mapping(ModelConfig, given)
     except RemovedSetting:
@@ -39,52 +103,19 @@ def read_config(values: Any) -> ModelConfig:
         raise AemError(f"{error}; the file may be from a newer version of aem") from error
 
 
-def read_lenses(entries: Any, columns: Sequence[str]) -> tuple[Lens, ...]:
-    """Lenses of some columns as a file holds them: through two points or more, rising."""
-    lenses = lenses_from(entries)
-    for lens in lenses:
-        points = np.array((lens.values, lens.scores), dtype=np.float64)
-        rising = points.shape[1] > 1 and bool((np.diff(points) > 0).all())
-        if lens.column not in columns or not rising or not np.isfinite(points).all():
-            raise AemError(f"the lens of column '{lens.column}' is damaged")
-    return lenses
+def read_columns(entries: Any) -> list[dict[str, Any]]:
+    """Check the names and kinds of columns as a file holds them."""
+    if not isinstance(entries, list) or not all(_is_column(entry) for entry in entries):
+        raise AemError("'columns' is not a list of columns, each with a name and a kind")
+    return entries
 
 
-def save_model(model: AEM, path: str | Path, **about: Any) -> None:
-    """Save a model; `about` may hold anything JSON can, for instance how it was trained."""
-    write_tensors(Path(path), model.state_dict(), {**header("model", model), "about": about})
-
-
-def load_model(
-    path: str | Path, device: str | torch.device = "cpu", *, as_table: bool = False
-) -> AEM:
-    """Load a model in evaluation mode. No code in the file is ever run.
-
-    Some models do not see the values themselves, but something that only a `TableModel` knows.
-    """
-    path = Path(path)
-    tensors, metadata = _read_model(path)
-    if not as_table:
-        for key, what in TREATED.items():
-            if metadata["about"].get(key):
-                raise AemError(
-                    f"{path} has {what}, which only aem score, sample and report can treat"
-                )
-    with blaming_file(path, "model"):
-        config, columns = read_config(metadata["config"]), read_columns(metadata["columns"])
-        model = AEM(config, columns=columns).to(tensors["shift"].dtype)
-        model.load_state_dict(tensors)
-    return model.to(device).eval()
+def _is_column(entry: Any) -> bool:
+    return isinstance(entry, dict) and all(isinstance(entry.get(k), str) for k in ("name", "kind"))
 
 
 def model_information(path: str | Path) -> dict[str, Any]:
-    """What a model file says about itself."""
-    return _read_model(Path(path))[1]
-
-
-def _read_model(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors and metadata of a model file; what it tells about its making is a table."""
-    tensors, metadata = read_tensors(path, "model")
-    with blaming_file(path, "model"):
-        about = as_mapping(metadata.get("about") or {}, "about")
-    return tensors, {**metadata, "about": about}
+    """Return all that a file of models says about itself, without building any."""
+    metadata = read_tensors(Path(path), *OF_A_TABLE, "ensemble")[1]
+    with blaming_file(Path(path), "model"):
+        return {**metadata, "about": as_mapping(metadata.get("about") or {}, "about")}

@@ -9,7 +9,7 @@ in every form of the energy, and what is left where acceptance is hopeless.
 """
 
 from collections.abc import Callable, Iterator
-from functools import partial
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 import torch
@@ -40,38 +40,70 @@ MOST_TRIES = 64  # of a value a round
 BUSY = {"cuda": 2**17}  # points a round, at least: fewer leave the device idle
 
 
-def sampler_named(method: str, proposals: int = RESAMPLED) -> Sampler:
-    """Look a method up, or say which there are; `proposals` is the N of *resample*."""
-    if method not in SAMPLERS:
-        raise AemError(f"unknown sampling method '{method}'; known: {', '.join(SAMPLERS)}")
-    if proposals < 1:
-        raise AemError(f"resampling needs at least one proposal, not {proposals}")
-    return partial(by_resampling, proposals=proposals) if method == "resample" else SAMPLERS[method]
+@dataclass(frozen=True)
+class Drawing:
+    """How values are drawn from conditionals.
+
+    Parameters
+    ----------
+    method
+        one of `SAMPLERS`.
+    proposals
+        draws of the proposal that *resample* chooses each value from.
+    """
+
+    method: str = "exact"
+    proposals: int = RESAMPLED
+
+    def __post_init__(self) -> None:
+        if self.method not in SAMPLERS:
+            raise AemError(f"unknown sampling method '{self.method}'; known: {', '.join(SAMPLERS)}")
+        if self.proposals < 1:
+            raise AemError(f"resampling needs at least one proposal, not {self.proposals}")
+
+    @property
+    def nodes(self) -> int:
+        """How many a value takes at a time."""
+        return self.proposals if self.method == "resample" else 1
+
+    def __call__(self, conditionals: Conditionals) -> Float[Tensor, " B"]:
+        """One draw of each conditional."""
+        if self.method == "resample":
+            return by_resampling(conditionals, self.proposals)
+        return SAMPLERS[self.method](conditionals)
 
 
 def draw(
-    model: "AEM",
-    rows: int,
-    context: Float[Tensor, "B Q"] | None,
-    method: str,
-    proposals: int = RESAMPLED,
+    model: "AEM", rows: int, context: Float[Tensor, "B Q"] | None, how: Drawing
 ) -> Float[Tensor, "B D"]:
-    """Draw standardised rows, a block at a time; `proposals` is the N of *resample*."""
-    sampler = sampler_named(method, proposals)
+    """Draw standardised rows, a block at a time."""
 
     def some(block: slice) -> Tensor:
         own = None if context is None else context[block]
-        sequence = model.sequence(block.stop - block.start, own)
-        columns = []
-        for _ in range(model.config.features):
-            value = sampler(sequence.next())
-            sequence.push(value)
-            columns.append(value)
-        return torch.stack(columns, -1)
+        return draw_block(model, block.stop - block.start, own, lambda d, each: how(each))
 
-    nodes = proposals if method == "resample" else 1
-    parts = list(drawn_in_blocks(some, rows, model.shift.device, nodes))
-    return torch.cat(parts) if parts else model.shift.new_zeros(0, model.config.features)
+    parts = list(drawn_in_blocks(some, rows, model.device, how.nodes))
+    none = torch.zeros(0, model.config.features, dtype=model.dtype, device=model.device)
+    return torch.cat((none, *parts))
+
+
+def draw_block(
+    model: "AEM",
+    rows: int,
+    context: Float[Tensor, "B Q"] | None,
+    draw: Callable[[int, Conditionals], Float[Tensor, " B"]],
+) -> Float[Tensor, "B D"]:
+    """Draw standardised rows column by column, each given those before.
+
+    `draw` draws from the conditionals of a column, whose number it is told.
+    """
+    sequence = model.sequence(rows, context)
+    columns = []
+    for d in range(model.config.features):
+        value = draw(d, sequence.next())
+        sequence.push(value)
+        columns.append(value)
+    return torch.stack(columns, -1)
 
 
 def drawn_in_blocks(

@@ -156,18 +156,30 @@ def score_block(
     z = model.standardise(rows.double())
     context = model.standardise_context(None if context is None else context.double())
     flat = model.conditionals(z, context).flatten()
+    return score_conditionals(model, flat, z, context, settings, first_row)
+
+
+def score_conditionals(
+    model: "AEM",
+    flat: Conditionals,
+    z: Float[Tensor, "B D"],
+    context: Float[Tensor, "B Q"] | None,
+    settings: Quadrature,
+    first_row: int = 0,
+) -> Scores:
+    """Score standardised rows whose conditionals are known already."""
     if model.flat:
         return _scores_of_proposal(model, flat, z)
     computed, owner = solve(flat, z, context, settings)
     log_z = computed.log_z[owner]
     refuse_divergent(log_z, model.columns, first_row)
     point = z.reshape(-1, 1)
-    log_scale = model.scale.log()
+    log_slope = model.standardisation.log_slope
     log_p = flat.log_unnormalized(point).reshape(z.shape) - log_z
     return Scores(
-        log_p - log_scale,
+        log_p + log_slope,
         computed.error[owner],
-        flat.proposal.log_prob(point).reshape(z.shape) - log_scale,
+        flat.proposal.log_prob(point).reshape(z.shape) + log_slope,
         log_z,
         computed.outside[owner],
         computed.nodes[owner],
@@ -178,7 +190,7 @@ def score_block(
 def _scores_of_proposal(model: "AEM", flat: Conditionals, z: Float[Tensor, "B D"]) -> Scores:
     """Where the energy is flat its weight is the normaliser, and there is nothing to integrate."""
     point = z.reshape(-1, 1)
-    log_q = flat.proposal.log_prob(point).reshape(z.shape) - model.scale.log()
+    log_q = flat.proposal.log_prob(point).reshape(z.shape) + model.standardisation.log_slope
     log_z = flat.log_weight(point).reshape(z.shape)
     none = torch.zeros_like(z)
     return Scores(log_q, none, log_q, log_z, none, none.long(), none == 0)

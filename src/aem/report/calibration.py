@@ -28,12 +28,12 @@ DOUBT = 0.01  # chance that a model that is right has any column called wrong
 @torch.no_grad()
 def pit_values(table: TableModel, x: Array, rng: np.random.Generator, report: Report) -> Array:
     """F(x_d | x_<d) for every row and column."""
-    known = {column.column: column for column in table.discrete}
+    known = {column.column: column for column in table.cells}
     columns = len(table.columns)
     block = min(max(NUMBERS // (columns * table.model.config.components * 8), 8), 128)
     parts = []
     for start in range(0, len(x), block):
-        rows = torch.tensor(table.seen(x[start : start + block]), device=table.model.shift.device)
+        rows = table.read(x[start : start + block])
         conditionals = table.exact().conditionals(rows, Quadrature(tolerance=TOLERANCE))
         values = []
         for name, conditional in zip(table.columns, conditionals, strict=True):
@@ -42,7 +42,7 @@ def pit_values(table: TableModel, x: Array, rng: np.random.Generator, report: Re
                 values.append(conditional.pit().cpu().numpy())
             else:
                 d = len(values)
-                values.append(_randomised(conditional, own, x[start : start + block, d], rng))
+                values.append(_randomised(conditional, own, rows[:, d].cpu().numpy(), rng))
         parts.append(np.stack(values, -1))
         report("calibration", min(start + block, len(x)), len(x))
     found: Array = np.concatenate(parts).clip(0, 1)

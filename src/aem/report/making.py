@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from aem.base.settings import to_mapping
+from aem.model.transforms.normal_scores import NormalScores
 from aem.report.limits import Limits
 from aem.report.numbers import short
 from aem.tables.model import TableModel
@@ -78,21 +79,25 @@ def _origin(about: dict[str, Any], path: Path) -> Rows:
 
 def _columns(table: TableModel) -> list[dict[str, Any]]:
     discrete = {column.column: column for column in table.discrete}
-    shift, scale = table.exact.shift.tolist(), table.exact.deviations.tolist()
+    units = table.exact.standardisation
+    transformed = {p.column for p in table.transform.parts if isinstance(p, NormalScores)}
     records = []
     for d, name in enumerate(table.columns):
         own = discrete.get(name)
         treatment, unit = "continuous", ""
         if own is not None:
             treatment = f"discrete ({own.why}): dequantised in steps of {own.step:g}"
-        elif d in table.lenses:
-            treatment = "crowded: seen through a lens, about the normal scores of its ranks"
+        elif d in transformed:
+            treatment = "heavy-tailed: transformed to about the normal scores of its ranks"
             unit = " (scores)"
+        mean = float(units.shift[d])
+        if not unit:
+            mean = float(table.column(d).inverse(np.array(mean)))
         records.append(
             {
                 "column": d,
-                "mean": f"{short(shift[d])}{unit}",
-                "deviation": f"{short(scale[d])}{unit}",
+                "mean": f"{short(mean)}{unit}",
+                "deviation": f"{short(float(units.deviations[d]))}{unit}",
                 "treatment": treatment,
             }
         )

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from aem.base.progress import Report
+from aem.base.progress import Report, named
 from aem.conditionals.normalizer import Quadrature
 from aem.model.scoring import score_block
 from aem.report.histograms import distribution
@@ -37,7 +37,7 @@ def score_table(
 ) -> TableScores:
     """Score a random part of the rows, and find the lowest of all."""
     typical = np.sort(rng.choice(len(x), limits.scored, replace=False))
-    scores = table.score(x[typical], _named(report, "scores"))
+    scores = table.score(x[typical], named(report, "scores"))
     known = dict(zip(typical.tolist(), scores.total.tolist(), strict=True))
     screened = len(x)
     if limits.scored < len(x):
@@ -47,7 +47,7 @@ def score_table(
         candidates = looked_at[np.argsort(estimate)[: CANDIDATES * limits.listed]]
         unknown = np.array([i for i in candidates.tolist() if i not in known], dtype=np.int64)
         if len(unknown):
-            exact = table.score(x[unknown], _named(report, "odd rows")).total
+            exact = table.score(x[unknown], named(report, "odd rows")).total
             known.update(zip(unknown.tolist(), exact.tolist(), strict=True))
     order = sorted(known, key=known.__getitem__)
     return TableScores(typical, scores, np.array(order[: limits.listed], dtype=np.int64), screened)
@@ -58,18 +58,16 @@ def screen(table: TableModel, x: Array, report: Report) -> Array:
     """An estimate of the log density of each row from a few nodes a conditional."""
     model = table.model.eval()
     distribution_ = model()
-    device = model.shift.device
+    device = model.device
     parts = []
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(0)
         for start in range(0, len(x), BLOCK):
-            near = table.seen(x[start : start + BLOCK]) - table.offsets
-            rows = torch.tensor(near, dtype=model.shift.dtype, device=device)
+            some = torch.tensor(x[start : start + BLOCK], device=device)
+            rows = table.transform.forward(some).to(model.dtype)
             terms, _ = distribution_.estimate(rows, None, NODES)
-            total = terms.sum(-1).double().cpu().numpy()
-            for d, lens in table.lenses.items():
-                total += lens.log_slope(x[start : start + BLOCK, d])
-            parts.append(total)
+            total = terms.sum(-1).double() + table.transform.log_det(some)
+            parts.append(total.cpu().numpy())
             report("screening", min(start + BLOCK, len(x)), len(x))
     found: Array = np.nan_to_num(np.concatenate(parts), nan=-np.inf)
     return found
@@ -94,8 +92,7 @@ def normaliser_record(
 ) -> dict[str, Any]:
     """Errors of the scores, and what the normalisers took."""
     error = found.scores.error
-    device = table.model.shift.device
-    some = torch.tensor(table.seen(x[found.typical[: limits.counted]]), device=device)
+    some = table.read(x[found.typical[: limits.counted]])
     detail = score_block(table.exact, some, None, Quadrature(tolerance=TOLERANCE))
     nodes = detail.nodes.double().cpu().numpy()
     return {
@@ -115,7 +112,3 @@ def normaliser_record(
             for n, z in zip(nodes.mean(0), detail.log_z.mean(0).cpu().numpy(), strict=True)
         ],
     }
-
-
-def _named(report: Report, name: str) -> Report:
-    return lambda _, done, total: report(name, done, total)

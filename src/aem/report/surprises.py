@@ -6,13 +6,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from aem.base.progress import Report
+from aem.base.progress import Report, named
 from aem.conditionals.conditional import Conditional
 from aem.conditionals.normalizer import Quadrature
-from aem.model.transforms.normal_scores import Lens
 from aem.report.numbers import short, shorts
 from aem.tables.discrete import Discrete
-from aem.tables.model import TOLERANCE, TableModel
+from aem.tables.model import TOLERANCE, ColumnMap, TableModel
 from aem.tables.queries.explain import explain
 
 Array = NDArray[np.float64]
@@ -29,7 +28,7 @@ def surprises(
     table: TableModel, x: Array, numbers: NDArray[np.int64], report: Report
 ) -> list[dict[str, Any]]:
     """One record for each of the rows x, whose numbers in the table are given."""
-    explained = explain(table, x, lambda _, done, total: report("explanations", done, total))
+    explained = explain(table, x, named(report, "explanations"))
     blamed = np.argsort(-explained.surprise, axis=1, kind="stable")[:, :BLAMED]
     pictures = _pictures(table, x, explained.context, blamed)
     records = []
@@ -70,39 +69,37 @@ def _pictures(
     result: dict[Place, Picture] = {}
     for d in np.unique(blamed).tolist():
         which = np.flatnonzero((blamed == d).any(1))
-        rows = torch.tensor(table.seen(context[which]), device=table.model.shift.device)
+        rows = table.read(context[which])
         conditional = table.exact().conditionals(rows, Quadrature(tolerance=TOLERANCE))[d]
-        lens = table.lenses.get(d)
-        low, high = conditional.quantile(torch.tensor(OUTER)).cpu().numpy().T
-        if lens is not None:
-            low, high = lens.inverse(low), lens.inverse(high)
+        units = table.column(d)
+        low, high = map(units.inverse, conditional.quantile(torch.tensor(OUTER)).cpu().numpy().T)
         low, high = np.minimum(low, x[which, d]), np.maximum(high, x[which, d])
         own = discrete.get(table.columns[d])
         if own is not None and (high - low).max() / own.step < MOST_CELLS:
-            pictures = _cells(conditional, own, low, high)
+            pictures = _cells(conditional, own, units, low, high)
         else:
-            pictures = _densities(conditional, low, high, lens)
+            pictures = _densities(conditional, units, low, high)
         result |= {(i, d): picture for i, picture in zip(which.tolist(), pictures, strict=True)}
     return result
 
 
 def _densities(
-    conditional: Conditional, low: Array, high: Array, lens: Lens | None
+    conditional: Conditional, units: ColumnMap, low: Array, high: Array
 ) -> list[Picture]:
     """Curves from low to high [B]."""
     margin = 0.04 * (high - low)
     grid = np.linspace(low - margin, high + margin, POINTS, axis=-1)
-    at = grid if lens is None else lens(grid)
-    density = conditional.density(torch.tensor(at)).cpu().numpy()
-    if lens is not None:
-        density *= np.exp(lens.log_slope(grid))
+    density = conditional.density(torch.tensor(units.forward(grid))).cpu().numpy()
+    density *= np.exp(units.log_slope(grid))
     return [
         {"kind": "density", "at": shorts(at), "height": shorts(height, 3)}
         for at, height in zip(grid, density, strict=True)
     ]
 
 
-def _cells(conditional: Conditional, column: Discrete, low: Array, high: Array) -> list[Picture]:
+def _cells(
+    conditional: Conditional, column: Discrete, units: ColumnMap, low: Array, high: Array
+) -> list[Picture]:
     """Probabilities of the values between low and high [B]."""
     low, high = column.centre(low), column.centre(high)
     count = round(float((high - low).max()) / column.step) + 1
@@ -115,7 +112,7 @@ def _cells(conditional: Conditional, column: Discrete, low: Array, high: Array) 
             np.tile(ends, (len(low), 1)),
         )
     )
-    level = conditional.cdf(torch.tensor(edges)).cpu().numpy()
+    level = conditional.cdf(torch.tensor(units.forward(edges))).cpu().numpy()
     mass = np.diff(level[:, :-2]).clip(min=0)
     if column.bounded:
         # Shared out anew between the values seen and those beyond, as scores do.

@@ -13,8 +13,8 @@ one more row has a value nobody has seen, among those beyond.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -27,6 +27,7 @@ from torch import Tensor
 from aem.base.threads import spread
 from aem.conditionals.batch import Conditionals
 from aem.conditionals.quadrature import KRONROD, NODES
+from aem.errors import AemError
 from aem.model.aem import AEM
 from aem.nn.features import HIGHEST_FREQUENCY
 
@@ -73,12 +74,27 @@ class Discrete:
         """As JSON holds it."""
         return {k: v for k, v in asdict(self).items() if k != "values" or v}
 
+    @classmethod
+    def from_record(cls, entry: Mapping[str, Any]) -> "Discrete":
+        """Read what JSON holds, or say that it is damaged."""
+        column = cls(**{**entry, "values": tuple(entry.get("values", ()))})
+        numbers = (column.origin, column.step, column.beyond, *column.values)
+        possible = column.step > 0 and column.cells >= 1 and 0 < column.beyond < 1
+        if not possible or not all(map(math.isfinite, numbers)):
+            raise AemError(f"the discrete column '{column.column}' is damaged")
+        return column
+
     def centre(self, x: Array) -> Array:
         """The middle of the cell each value lies in, without the noise of the last digits."""
         middle = self.origin + self.step * np.floor((x - self.origin) / self.step + 0.5)
         largest = max(abs(self.origin), abs(self.origin + self.step * self.cells))
         rounded: Array = np.round(middle, DIGITS - math.ceil(math.log10(largest or 1.0)))
         return rounded
+
+    def moved(self, by: float) -> "Discrete":
+        """The same column with a number added to its values."""
+        values = tuple(value + by for value in self.values)
+        return replace(self, origin=self.origin + by, values=values)
 
     def restore(self, x: Array) -> Array:
         """What a draw from a cell stands for."""
@@ -194,6 +210,7 @@ def dequantise(
 @torch.no_grad()
 def log_cell_density(
     model: AEM,
+    flat: Conditionals,
     discrete: Sequence[Discrete],
     rows: Float[Tensor, "B D"],
     log_z: Float[Tensor, "B D"],
@@ -202,23 +219,22 @@ def log_cell_density(
 ) -> dict[int, Float[Tensor, " B"]]:
     """For each discrete column, log(P(cell) / step) of rows, given a float64 model's normalisers.
 
-    The density is integrated over the cell itself: a difference of two values of the CDF would lose
+    Rows and columns are in the units that the model reads; `flat` are the rows' conditionals. The
+    density is integrated over the cell itself: a difference of two values of the CDF would lose
     every digit in the tails. A proposal alone knows its mass in closed form.
     """
     log_mass = _proposal_log_mass if proposal_alone else _log_mass
-    if not discrete:
-        return {}
-    flat = model.conditionals(model.standardise(rows)).flatten()
+    shift, scales = model.standardisation.shift, model.standardisation.scale
     index = torch.arange(len(rows), device=rows.device) * rows.shape[1]
     result = {}
     for column in discrete:
         d = model.columns.index(column.column)
-        own, scale = flat.select(index + d), float(model.scale[d])
+        own, scale = flat.select(index + d), float(scales[d])
         place = torch.floor((rows[:, d] - column.origin) / column.step + 0.5)
 
         def start(k: Tensor, column: Discrete = column, d: int = d) -> Tensor:
             """Where the k-th cell begins, standardised."""
-            return (column.origin + column.step * (k - 0.5) - model.shift[d]) / model.scale[d]
+            return (column.origin + column.step * (k - 0.5) - shift[d]) / scales[d]
 
         mass = log_mass(own, start(place), column.step / scale) - log_z[:, d]
         if column.bounded:

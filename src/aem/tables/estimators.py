@@ -21,15 +21,18 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from aem.base.checks import refuse_extreme
-from aem.base.names import TableError
+from aem.base.devices import choose_device
+from aem.base.frames import as_frame, column_labels, empty_frame, frame_columns, is_frame
+from aem.base.names import TableError, unnamed
 from aem.base.settings import SEEDS
 from aem.errors import AemError
+from aem.tables.detector.files import load_detector, save_detector
 from aem.tables.detector.robust import FEWEST_ROWS, fit_robustly
 from aem.tables.detector.threshold import quantile, scores_by_fold, scores_of_groups, threshold
 from aem.tables.detector.views import Views
+from aem.tables.files import load_single
 from aem.tables.fit.automatic import Settings, fit_table
-from aem.tables.frames import as_frame, column_labels, empty_frame, frame_columns, is_frame
-from aem.tables.model import Fitted, TableModel
+from aem.tables.model import TableModel
 from aem.tables.queries.explain import as_columns, explain
 
 Array = NDArray[np.float64]
@@ -115,7 +118,7 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
         """Fit to the rows of an array or a data frame; y is ignored."""
         how = self._how()
         rows, names = self._learn_columns(X)
-        self._take(fit_table(rows, names, **how))
+        self._take(fit_table(rows, names, **how).table)
         return self
 
     def _learn_columns(self, X: Any) -> tuple[Array, list[str]]:
@@ -128,7 +131,7 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
             self.frame_ = empty_frame(X)
         else:
             rows = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
-            names = [f"x{i + 1}" for i in range(rows.shape[1])]
+            names = unnamed(rows.shape[1])
             self.frame_ = None
         refuse_extreme(rows, names)
         return rows, names
@@ -142,11 +145,11 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
             "device": str(self.device),
         }
 
-    def _take(self, fitted: Fitted) -> None:
-        self.model_ = TableModel(fitted)
-        self.discrete_ = [column.column for column in fitted.discrete]
+    def _take(self, table: TableModel) -> None:
+        self.model_ = table
+        self.discrete_ = [column.column for column in table.discrete]
         idle = [name for name in OF_NETWORKS if getattr(self, name) is not None]
-        if idle and self.steps is None and fitted.about["network"] is None:
+        if idle and self.steps is None and table.about["network"] is None:
             warnings.warn(
                 f"no network was trained, so {', '.join(idle)} made no difference: "
                 "give steps to train one whatever the table",
@@ -208,10 +211,20 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
         lines["column"] = [named.get(name, name) for name in lines["column"]]
         return as_frame(lines, X)
 
+    @_as_table_errors()
     def save(self, path: str | Path) -> None:
-        """Write the model as one safe file, for `aem.TableModel.load` and the command line."""
+        """Write one safe file, for `load`, `aem.TableModel.load` and the command line."""
         check_is_fitted(self)
         self.model_.save(path)
+
+    def _remember(self, table: TableModel) -> None:
+        """Know what a fit would have known; of a file nobody can tell which kind of frame it was."""
+        self.model_ = table
+        self.discrete_ = [column.column for column in table.discrete]
+        self.n_features_in_ = len(table.columns)
+        if list(table.columns) != unnamed(len(table.columns)):
+            self.feature_names_in_ = np.array(table.columns, dtype=object)
+        self.frame_ = None
 
 
 class AEMDensity(DensityMixin, _TableEstimator):  # type: ignore[misc]
@@ -244,6 +257,24 @@ class AEMDensity(DensityMixin, _TableEstimator):  # type: ignore[misc]
     def score(self, X: Any, y: Any = None) -> float:
         """Mean log density of the rows."""
         return float(self.score_samples(X).mean())
+
+    @classmethod
+    @_as_table_errors()
+    def load(cls, path: str | Path, device: str = "auto") -> Self:
+        """Read a density from the file of any model of a table.
+
+        Parameters
+        ----------
+        path
+            what `save` or `aem fit` wrote.
+        device
+            "auto", "cpu" or "cuda".
+
+        Samples come back as arrays: a file does not know what kind of frame the rows came from.
+        """
+        density = cls(device=device)
+        density._remember(load_single(path, choose_device(device)))
+        return density
 
 
 class AEMOutlierDetector(OutlierMixin, _TableEstimator):  # type: ignore[misc]
@@ -311,7 +342,7 @@ class AEMOutlierDetector(OutlierMixin, _TableEstimator):  # type: ignore[misc]
         how = self._how()
         rows, names = self._learn_columns(X)
         fitted, kept = fit_robustly(rows, names, self.contamination, **how)
-        self._take(fitted)
+        self._take(fitted.table)
         self.views_ = Views.of(self.model_, rows)
         if fitted.held_out.any():
             # Those held out stand for all that were kept.
@@ -320,7 +351,7 @@ class AEMOutlierDetector(OutlierMixin, _TableEstimator):  # type: ignore[misc]
             self.offset_ = quantile(*scores, self.contamination)
         else:
             seen = self.views_.score(rows)
-            unseen = scores_by_fold(rows, kept, fitted) if len(rows) >= FEWEST_ROWS else seen
+            unseen = scores_by_fold(rows, kept, self.model_) if len(rows) >= FEWEST_ROWS else seen
             self.offset_ = threshold(seen, unseen, self.contamination)
         return self
 
@@ -333,6 +364,31 @@ class AEMOutlierDetector(OutlierMixin, _TableEstimator):  # type: ignore[misc]
         """
         rows = self._rows(X)
         return self.views_.score(rows)
+
+    @_as_table_errors()
+    def save(self, path: str | Path) -> None:
+        """Write one safe file, for `load`; `aem.TableModel.load` and commands read its density."""
+        check_is_fitted(self)
+        contamination = float(self.contamination)
+        save_detector(self.views_, self.offset_, path, contamination=contamination)
+
+    @classmethod
+    @_as_table_errors()
+    def load(cls, path: str | Path, device: str = "auto") -> Self:
+        """Read a detector with its threshold.
+
+        Parameters
+        ----------
+        path
+            what `save` wrote.
+        device
+            "auto", "cpu" or "cuda".
+        """
+        views, threshold, settings = load_detector(path, choose_device(device))
+        detector = cls(device=device, **settings)
+        detector._remember(views.table)
+        detector.views_, detector.offset_ = views, threshold
+        return detector
 
     def decision_function(self, X: Any) -> Array:
         """How far each row's score lies above the threshold; negative for outliers."""

@@ -1,8 +1,7 @@
 """A model of a table as a person uses it: names, discrete columns, scores, draws, one file."""
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -13,26 +12,34 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from aem.base.checks import check_table, refuse_extreme
-from aem.base.files import as_mapping, blaming_file
 from aem.base.progress import Report, silent
-from aem.base.randomness import uniforms
+from aem.base.randomness import seeded, uniforms
 from aem.conditionals.batch import Conditionals
 from aem.conditionals.normalizer import Quadrature
 from aem.config import RESAMPLED
 from aem.errors import AemError
 from aem.model.aem import AEM
-from aem.model.files import load_model, model_information, read_lenses, save_model
-from aem.model.sampling import Sampler, drawn_in_blocks, sampler_named
-from aem.model.scoring import block_by_block, score_block, warn_inexact
-from aem.model.transforms.normal_scores import Lens, lenses_from, through
+from aem.model.sampling import Drawing, draw_block, drawn_in_blocks
+from aem.model.scoring import Scores, block_by_block, score_conditionals, warn_inexact
+from aem.model.transforms.base import Chain, TableTransform
+from aem.model.transforms.permutation import Permutation
+from aem.model.transforms.symmetry import Symmetry
 from aem.tables.discrete import Discrete, log_cell_density
 
 Array = NDArray[np.float64]
 
-TOLERANCE = 1e-2  # nats a row: far below what a row's score says about it
+TOLERANCE = 1e-2  # nats per row: far below what a row's score says about it
 BLOCK = 256  # rows scored together, between two reports
 MOST_REDRAWS = 100
 GIVE_UP = 0.05  # a draw beyond the range may not exist: fewer and fewer insist on one
+
+
+@dataclass(frozen=True)
+class RowScores:
+    """Log densities of rows [B] in the units of the table, and the error of each."""
+
+    total: Array
+    error: Array
 
 
 @dataclass(frozen=True)
@@ -49,75 +56,113 @@ class ColumnScores:
         return total
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """A model, its discrete columns, and how it came about as JSON can hold it."""
-
-    model: AEM
-    discrete: tuple[Discrete, ...]
-    about: dict[str, Any]
-    held_out: NDArray[np.bool_] = field(  # rows that did not train it; a file does not know
-        default_factory=lambda: np.zeros(0, dtype=bool)
-    )
-
-
 class TableModel:
-    """An AEM with its discrete columns. Log densities are in the units of the data."""
+    """A density of the columns of a table: an AEM behind a transform, and discrete columns.
 
-    def __init__(self, fitted: Fitted) -> None:
-        self.model, self.discrete, self.about = fitted.model, fitted.discrete, fitted.about
-        far = self.about.get("offsets", {})
-        # The model, in single precision, sees values without these; its double sees them as they are.
-        self.offsets: Array = np.array([far.get(name, 0.0) for name in self.columns])
-        self.lenses: dict[int, Lens] = {
-            self.columns.index(lens.column): lens
-            for lens in lenses_from(self.about.get("lenses", []))
-        }
+    Log densities are in the units of the table. A discrete column counts with the probability of its
+    value divided by its step.
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names, in the order the model reads them."""
-        return self.model.columns
+    Parameters
+    ----------
+    model
+        the density of the columns as it reads them.
+    transform
+        from the columns of the table to those that the model reads; none leaves them as they are.
+    discrete
+        the columns whose values are counted rather than measured, in the units of the table.
+    about
+        how the model came about, as JSON can hold it; decides nothing.
+    columns
+        names in the order of the table, if that is not the model's.
+    """
 
-    def seen(self, x: Array) -> Array:
-        """Rows [B, D] as `exact` reads them: crowded columns through their lenses."""
-        return through(list(self.lenses.values()), self.columns, x) if self.lenses else x
+    def __init__(
+        self,
+        model: AEM,
+        transform: Chain | None = None,
+        discrete: Sequence[Discrete] = (),
+        about: dict[str, Any] | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> None:
+        self.model, self.about = model, {} if about is None else about
+        self.transform = Chain() if transform is None else transform
+        self.columns = model.columns if columns is None else tuple(columns)
+        self.discrete = tuple(discrete)
+        if model.config.context_features:
+            raise AemError("this is a model with a context, which a table alone cannot give")
+        if sorted(self.columns) != sorted(model.columns):
+            raise AemError("the model is one of other columns")
+        unknown = [c.column for c in self.discrete if c.column not in self.columns]
+        if unknown:
+            raise AemError(f"there is no discrete column '{unknown[0]}'")
+        mixing = any(isinstance(part, Symmetry) for part in self.transform.parts)
+        if self.discrete and mixing:
+            raise AemError("a symmetry would mix discrete columns with others")
+        self.transform.check(len(self.columns))
+
+    def in_order(self, columns: Sequence[str]) -> "TableModel":
+        """Return the same density, of a table whose columns stand in another order."""
+        if tuple(columns) == self.columns:
+            return self
+        order = Permutation(tuple(list(columns).index(name) for name in self.columns))
+        return self.behind(order, columns)
+
+    def behind(self, part: TableTransform, columns: Sequence[str] | None = None) -> "TableModel":
+        """Return the density of what a further transform makes of rows before all others."""
+        transform = Chain((part, *self.transform.parts))
+        return TableModel(self.model, transform, self.discrete, self.about, columns or self.columns)
 
     @cached_property
     def exact(self) -> AEM:
-        """The model in float64 and in the units of the data, or of a lens."""
-        double = self.model.in_double()
-        offsets = torch.from_numpy(self.offsets).to(double.shift.device)
-        double.shift += offsets
-        double.origins += offsets
-        return double
+        """The model in float64."""
+        return self.model.in_double()
 
     @cached_property
-    def proposal_alone(self) -> bool:
-        """Whether the energy is flat, so that there is nothing to integrate."""
-        return self.model.flat
+    def cells(self) -> tuple[Discrete, ...]:
+        """The discrete columns in the units that the model reads: they are only ever shifted."""
+        origin = torch.zeros(len(self.columns), dtype=torch.float64)
+        by = self.transform.forward(origin).tolist()
+        place = self.model.columns.index
+        return tuple(column.moved(by[place(column.column)]) for column in self.discrete)
+
+    def rows(self, x: ArrayLike) -> Array:
+        """Check rows; the columns of a data frame are matched by name."""
+        table = check_table(x, features=len(self.columns), columns=self.columns)
+        refuse_extreme(table, self.columns)
+        return table
+
+    def read(self, x: Array) -> Tensor:
+        """Rows as the model reads them: float64, on its device."""
+        return self.transform.forward(torch.tensor(x, device=self.model.device))
+
+    def column(self, d: int) -> "ColumnMap":
+        """How a single column of the table goes into the model's units, and back."""
+        return ColumnMap(self, d)
 
     @torch.no_grad()
     def score(
         self, x: ArrayLike, report: Report = silent, *, tolerance: float = TOLERANCE
     ) -> ColumnScores:
-        """Score rows, to so many nats each; the same row gives the same number in any company."""
-        x = check_table(x, features=len(self.columns), columns=self.columns)
-        refuse_extreme(x, self.columns)
+        """Score rows; the same row gives the same number in any company.
+
+        Parameters
+        ----------
+        x
+            rows: an array, or a data frame, whose columns are matched by name.
+        report
+            told how many rows are done.
+        tolerance
+            largest error of a row's log density, in nats; rows that miss it are named in a warning.
+        """
+        x = self.rows(x)
         settings = Quadrature(tolerance=tolerance)
-        device = self.model.shift.device
+        every = torch.from_numpy(x).to(self.model.device)
 
         def score(block: slice) -> tuple[Array, Array]:
-            some = x[block]
-            rows = torch.tensor(self.seen(some), device=device)
-            log_density, error = self._score_block(rows, settings, block.start)
-            terms = log_density.cpu().numpy()
-            for d, lens in self.lenses.items():
-                terms[:, d] += lens.log_slope(some[:, d])
-            return terms, error.cpu().numpy()
+            scores = self.score_block(every[block], settings, block.start)
+            return scores.log_prob.cpu().numpy(), scores.error.sum(-1).cpu().numpy()
 
         parts, done = [], 0
-        every = torch.from_numpy(x).to(device)
         for part in block_by_block(score, self.exact, every, None, settings, most=BLOCK):
             parts.append(part)
             done += len(part[0])
@@ -127,20 +172,82 @@ class TableModel:
         warn_inexact(error > tolerance, error, tolerance)
         return scores
 
-    def _score_block(
-        self, rows: Tensor, settings: Quadrature, first_row: int
-    ) -> tuple[Tensor, Tensor]:
-        """Log densities by column and the error of each row."""
-        scores = score_block(self.exact, rows, None, settings, first_row)
+    def scores(self, rows: Tensor, settings: Quadrature) -> Scores:
+        """All that the quadrature knows about rows that are checked already, in their units."""
+
+        def some(block: slice) -> Scores:
+            return self.score_block(rows[block], settings, block.start)
+
+        return Scores.concatenate(list(block_by_block(some, self.exact, rows, None, settings)))
+
+    def score_block(self, rows: Tensor, settings: Quadrature, first_row: int = 0) -> Scores:
+        """The same of a block of rows that fits into the memory."""
+        exact, read = self.exact, self.transform.forward(rows.double())
+        z = exact.standardise(read)
+        flat = exact.conditionals(z).flatten()
+        scores = score_conditionals(exact, flat, z, None, settings, first_row)
         # A proposal's own masses need no normaliser.
-        log_z = torch.zeros_like(scores.log_z) if self.proposal_alone else scores.log_z
-        cells = log_cell_density(
-            self.exact, self.discrete, rows, log_z, proposal_alone=self.proposal_alone
+        log_z = torch.zeros_like(scores.log_z) if exact.flat else scores.log_z
+        terms = self._with_cells(scores.log_prob, flat, read, log_z, proposal_alone=exact.flat)
+        slopes = self.transform.log_slopes(rows.double())
+        found = {
+            field.name: self._by_column(getattr(scores, field.name)) for field in fields(scores)
+        }
+        return Scores(**found | {"log_prob": self._by_column(terms + slopes)})
+
+    @torch.no_grad()
+    def log_proposal(self, rows: Tensor) -> Tensor:
+        """Log densities [B, D] of the proposal alone, by column of the table."""
+        parts = block_by_block(
+            lambda block: self._log_proposal(rows[block]), self.exact, rows, None, Quadrature()
         )
-        log_density = scores.log_prob.clone()
-        for d, values in cells.items():
-            log_density[:, d] = values
-        return log_density, scores.error.sum(-1)
+        return torch.cat(list(parts))
+
+    def _log_proposal(self, rows: Tensor) -> Tensor:
+        exact, read = self.exact, self.transform.forward(rows.double())
+        z = exact.standardise(read)
+        flat = exact.conditionals(z).flatten()
+        log_q = flat.proposal.log_prob(z.reshape(-1, 1)).reshape(z.shape)
+        terms = self._with_cells(
+            log_q + exact.standardisation.log_slope,
+            flat,
+            read,
+            torch.zeros_like(z),
+            proposal_alone=True,
+        )
+        return self._by_column(terms + self.transform.log_slopes(rows.double()))
+
+    def with_estimated_cells(self, log_prob: Tensor, rows: Tensor, log_z: Tensor) -> Tensor:
+        """Log densities [B, D] by column of the model, those of discrete columns by estimated log Z."""
+        exact, read = self.exact, self.transform.forward(rows.double())
+        flat = exact.conditionals(exact.standardise(read)).flatten()
+        return self._with_cells(log_prob, flat, read, log_z)
+
+    def _with_cells(
+        self,
+        log_prob: Tensor,
+        flat: Conditionals,
+        read: Tensor,
+        log_z: Tensor,
+        *,
+        proposal_alone: bool = False,
+    ) -> Tensor:
+        """Log densities [B, D] with those of discrete columns put in place of the values' own."""
+        if not self.cells:
+            return log_prob
+        found = log_cell_density(
+            self.exact, flat, self.cells, read, log_z, proposal_alone=proposal_alone
+        )
+        terms = log_prob.clone()
+        for d, values in found.items():
+            terms[:, d] = values
+        return terms
+
+    def _by_column(self, terms: Tensor) -> Tensor:
+        """Terms by column of the model as terms by column of the table."""
+        if self.columns == self.model.columns:
+            return terms
+        return terms[:, [self.model.columns.index(name) for name in self.columns]]
 
     def sample(
         self,
@@ -153,25 +260,29 @@ class TableModel:
     ) -> Array:
         """Draw rows; discrete columns come back as the values they have.
 
-        `method` and `proposals` are those of `AEMDistribution.sample`.
+        Parameters
+        ----------
+        count
+            how many rows.
+        seed
+            the same seed draws the same rows; without one PyTorch's own stream goes on.
+        report
+            told how many rows are done.
+        method, proposals
+            how values are drawn, as in `AEMDistribution.sample`.
         """
-        if not isinstance(count, int | np.integer) or count < 1:
-            raise AemError(
-                f"the number of rows to draw must be a positive whole one, not {count!r}"
-            )
-        count = int(count)
-        draw = partial(self._draw, sampler_named(method, proposals))
-        nodes = proposals if method == "resample" else 1
-        device = self.model.shift.device
+        count, how = positive_count(count), Drawing(method, proposals)
+        with seeded(seed, self.model.device):
+            return self.draw(count, how, report)
+
+    def draw(self, count: int, how: Drawing, report: Report = silent) -> Array:
+        """Draw rows from the present random stream."""
         self.model.eval()
-        parts, done = [], 0
-        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-            if seed is not None:
-                torch.manual_seed(seed)
-            for part in drawn_in_blocks(draw, count, device, nodes):
-                parts.append(part)
-                done += len(part)
-                report("rows", done, count)
+        parts, done = [np.empty((0, len(self.columns)))], 0
+        for part in drawn_in_blocks(partial(self._draw, how), count, self.model.device, how.nodes):
+            parts.append(part)
+            done += len(part)
+            report("rows", done, count)
         rows = np.concatenate(parts)
         for column in self.discrete:
             d = self.columns.index(column.column)
@@ -179,75 +290,95 @@ class TableModel:
         return rows
 
     @torch.no_grad()
-    def _draw(self, sampler: Sampler, block: slice) -> Array:
-        """Column by column; one with a handful of values is drawn again until it is one of them."""
+    def _draw(self, how: Drawing, block: slice) -> Array:
+        """A block of rows; a column with a handful of values is drawn until it is one of them."""
         model = self.model
-        bounded = {self.columns.index(c.column): c for c in self.discrete if c.bounded}
-        sequence = model.sequence(block.stop - block.start)
-        drawn = []
-        for d in range(len(self.columns)):
-            conditional = sequence.next()
-            z = sampler(conditional)
-            if d in bounded:
-                z = self._redraw(bounded[d], sampler, conditional, z, d)
-            sequence.push(z)
-            drawn.append(z)
-        rows: Array = model.in_units(torch.stack(drawn, -1)).double().cpu().numpy() + self.offsets
-        for d, lens in self.lenses.items():
-            rows[:, d] = lens.inverse(rows[:, d])
+        bounded = {model.columns.index(c.column): c for c in self.cells if c.bounded}
+
+        def draw(d: int, conditionals: Conditionals) -> Tensor:
+            z = how(conditionals)
+            return self._redraw(bounded[d], how, conditionals, z, d) if d in bounded else z
+
+        read = model.in_units(draw_block(model, block.stop - block.start, None, draw)).double()
+        rows: Array = self.transform.inverse(read).cpu().numpy()
         return rows
 
     def _redraw(
-        self, column: Discrete, sampler: Sampler, conditional: Conditionals, z: Tensor, d: int
+        self, column: Discrete, how: Drawing, conditional: Conditionals, z: Tensor, d: int
     ) -> Tensor:
         """Values beyond those seen are as rare as the score says."""
         within = uniforms(z.shape, z) >= column.beyond
+        shift, scale = self.model.standardisation.shift[d], self.model.standardisation.scale[d]
         for _ in range(MOST_REDRAWS):
-            # Discrete columns have neither lens nor regression.
-            value = (self.model.shift[d] + self.model.scale[d] * z).double().cpu().numpy()
-            known = column.within(value + self.offsets[d])
+            # Discrete columns are neither transformed nor whitened.
+            known = column.within((shift + scale * z).double().cpu().numpy())
             seen = torch.from_numpy(known).to(z.device)
             wrong = (seen != within).nonzero()[:, 0]
             if not len(wrong):
                 break
-            z[wrong] = sampler(conditional.select(wrong))
+            z[wrong] = how(conditional.select(wrong))
             within[wrong] |= uniforms(wrong.shape, z) < GIVE_UP
         return z
 
     def save(self, path: str | Path) -> None:
         """Write one safe file."""
-        save_model(self.model, path, **self.about)
+        from aem.tables.files import save_table
+
+        save_table(self, path)
 
     @classmethod
     def load(cls, path: str | Path, device: str | torch.device = "cpu") -> "TableModel":
-        """Read any model file: one that `save` wrote, or one trained in another way."""
-        path = Path(path)
-        about: dict[str, Any] = model_information(path)["about"]
-        model = load_model(path, device, as_table=True)
-        if model.config.context_features:
-            raise AemError(f"{path} is a model with a context, which a table alone cannot give")
-        with blaming_file(path, "model"):
-            discrete = _read_discrete(about.get("discrete", []), model.columns)
-            read_lenses(about.get("lenses", []), model.columns)
-            _check_offsets(about.get("offsets", {}), model.columns)
-            return cls(Fitted(model, discrete, about))
+        """Read the one model in a file: one that `save` wrote, or one trained in another way.
+
+        Parameters
+        ----------
+        path
+            a file of a model, a detector or a prior; `aem.tables.files.load_table` reads ensembles,
+            too.
+        device
+            where the model will be.
+        """
+        from aem.tables.files import load_single
+
+        return load_single(path, device)
 
 
-def _read_discrete(entries: Any, columns: Sequence[str]) -> tuple[Discrete, ...]:
-    """Discrete columns as a file holds them."""
-    found = tuple(
-        Discrete(**{**entry, "values": tuple(entry.get("values", ()))}) for entry in entries
-    )
-    for column in found:
-        numbers = (column.origin, column.step, column.beyond, *column.values)
-        possible = column.step > 0 and column.cells >= 1 and 0 < column.beyond < 1
-        if column.column not in columns or not possible or not all(map(math.isfinite, numbers)):
-            raise AemError(f"the discrete column '{column.column}' is damaged")
-    return found
+class ColumnMap:
+    """One column between the units of the table and those of a model, for values of any shape.
+
+    Parameters
+    ----------
+    table
+        the model; no part of its transform may mix columns.
+    d
+        number of the column in the table.
+    """
+
+    def __init__(self, table: TableModel, d: int) -> None:
+        self.table, self.d = table, d
+        self.place = table.model.columns.index(table.columns[d])
+
+    def forward(self, values: Array) -> Array:
+        """Values as the model reads them."""
+        return self._put(values, self.d, self.table.transform.forward, self.place)
+
+    def inverse(self, values: Array) -> Array:
+        """What the model reads as values of the table."""
+        return self._put(values, self.place, self.table.transform.inverse, self.d)
+
+    def log_slope(self, values: Array) -> Array:
+        """What a log density of what the model reads is raised by."""
+        return self._put(values, self.d, self.table.transform.log_slopes, self.place)
+
+    def _put(self, values: Array, into: int, change: Any, out: int) -> Array:
+        rows = torch.zeros(*values.shape, len(self.table.columns), dtype=torch.float64)
+        rows[..., into] = torch.from_numpy(np.ascontiguousarray(values))
+        found: Array = change(rows)[..., out].numpy()
+        return found
 
 
-def _check_offsets(offsets: Any, columns: Sequence[str]) -> None:
-    """What columns far from zero lie at, as a file holds it."""
-    for name, offset in as_mapping(offsets, "offsets").items():
-        if name not in columns or not math.isfinite(offset):
-            raise AemError(f"the offset of column '{name}' is damaged")
+def positive_count(count: Any) -> int:
+    """A number of rows to draw, or one sentence why it is none."""
+    if not isinstance(count, int | np.integer) or isinstance(count, bool) or count < 1:
+        raise AemError(f"the number of rows to draw must be a positive whole one, not {count!r}")
+    return int(count)

@@ -2,8 +2,7 @@
 
 import os
 import stat
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from pyarrow import csv, parquet
 
 from aem.base.checks import check_table
+from aem.base.names import listed, places, unnamed
 from aem.errors import AemError
 
 COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
@@ -29,19 +29,69 @@ class RawTable:
     headless: bool = False  # a text whose first line was taken as a row
 
 
-def read_table(path: str | Path, columns: Sequence[str] = ()) -> NDArray[np.float64]:
-    """Read [B, D] finite numbers, or say in one sentence what is wrong with the file.
+@dataclass(frozen=True)
+class NamedRows:
+    """Rows of finite numbers and the names of their columns."""
 
-    With `columns`, those are picked by name and in that order; the file's other columns are left
-    alone. A file without names must have exactly that many columns.
+    names: tuple[str, ...]
+    values: NDArray[np.float64]
+    headless: bool = (
+        False  # the first line of a text was taken as a row, and its columns have names
+    )
+
+
+def read_rows(
+    path: str | Path,
+    *,
+    wanted: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+) -> NamedRows:
+    """Read a table of finite numbers from a file.
+
+    Parameters
+    ----------
+    path
+        a file of one of the `KINDS`.
+    wanted
+        the columns of a model, matched by name and given in their order; without any, all columns.
+    drop
+        columns to leave out, which must be there.
+    ignore
+        columns to leave out if they are there.
+
+    Whatever cannot be used is refused by name: a column too many or too few, text, missing values.
     """
-    path = Path(path)
-    table = _pick(read_raw(path, columns), columns, path)
-    names = table.names or list(columns) or [str(i) for i in range(len(table.columns))]
-    if not table.columns or len(table.columns[0]) == 0:
-        raise AemError(f"{path} has no rows")
-    numbers = [column_numbers(c, n, path) for c, n in zip(table.columns, names, strict=True)]
-    return check_table(np.stack(numbers, axis=1), columns=names, what=f"data in {path}")
+    return named_rows(read_raw(Path(path), wanted or ()), str(path), wanted, drop, ignore)
+
+
+def named_rows(
+    raw: RawTable,
+    what: str,
+    wanted: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+) -> NamedRows:
+    """Rows of what a file or a stream holds; `what` is how errors call it."""
+    raw = _without(raw, drop, ignore, what)
+    if not raw.columns:
+        raise AemError(f"{what} has no columns{' left' if drop else ''}")
+    columns = raw.columns
+    names = tuple(raw.names or wanted or unnamed(len(columns)))
+    if len(names) != len(columns):
+        raise AemError(
+            f"{what} has {len(columns)} columns without names, the model has {len(names)}"
+        )
+    if wanted is not None:
+        chosen = places(names, wanted, what)
+        names, columns = tuple(wanted), [columns[place] for place in chosen]
+    if len(columns[0]) == 0:
+        raise AemError(f"{what} has no rows")
+    _refuse_text_and_gaps(dict(zip(names, columns, strict=True)), what)
+    numbers = [column_numbers(c, n, what) for c, n in zip(columns, names, strict=True)]
+    values = check_table(np.stack(numbers, axis=1), what=f"data in {what}", columns=names)
+    headless = raw.headless and list(wanted or ()) != unnamed(len(names))
+    return NamedRows(names, values, headless)
 
 
 def kind_of(path: str | Path) -> str:
@@ -150,26 +200,36 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _pick(table: RawTable, columns: Sequence[str], path: Path) -> RawTable:
-    if table.names is not None:
-        twice = [name for name, count in Counter(table.names).items() if count > 1]
-        if twice:
-            raise AemError(f"{path} has more than one column '{twice[0]}'")
-    if not columns:
-        return table
-    if table.names is not None and set(columns) <= set(table.names):
-        return RawTable([table.columns[table.names.index(c)] for c in columns], list(columns))
-    # A model fitted on an array calls its columns x1, x2, …: those names mean positions.
-    positional = list(columns) == [f"x{i + 1}" for i in range(len(columns))]
-    if table.names is not None and not (positional and len(table.columns) == len(columns)):
-        missing = next(c for c in columns if c not in table.names)
-        listed = ", ".join(table.names[:8]) + (", …" if len(table.names) > 8 else "")
-        raise AemError(f"{path} has no column '{missing}', which the model needs; it has {listed}")
-    if len(table.columns) != len(columns):
+def _without(raw: RawTable, drop: Sequence[str], ignore: Sequence[str], what: str) -> RawTable:
+    names = raw.names or unnamed(len(raw.columns))
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise AemError(f"{what} has more than one column {listed(twice)}")
+    unknown = [name for name in drop if name not in names]
+    if unknown:
+        raise AemError(f"{what} has no column {listed(unknown)} to drop")
+    kept = [(n, c) for n, c in zip(names, raw.columns, strict=True) if n not in {*drop, *ignore}]
+    kept_names = [n for n, _ in kept] if raw.names else None
+    return RawTable([c for _, c in kept], kept_names, raw.headless)
+
+
+def _refuse_text_and_gaps(columns: Mapping[str, pa.ChunkedArray], what: str) -> None:
+    """Say which columns cannot be used, all at once."""
+    text = [n for n, c in columns.items() if not is_numeric(c.type)]
+    if len(text) > 1:
         raise AemError(
-            f"{path} has {len(table.columns)} columns without names, the model has {len(columns)}"
+            f"columns {listed(text)} of {what} are not numeric: categories and text are not "
+            "supported yet, leave them out with --drop or encode them"
         )
-    return RawTable(table.columns, table.names)
+    gaps = [n for n, c in columns.items() if not pa.types.is_null(c.type) and c.null_count]
+    empty = [n for n, c in columns.items() if len(c) and c.null_count == len(c)]
+    if empty:
+        raise AemError(f"column {listed(empty)} of {what} has no values; leave it out with --drop")
+    if gaps and not text:
+        raise AemError(
+            f"column {listed(gaps)} of {what} has missing values, which are not supported yet: "
+            "fill them in or leave those rows or columns out"
+        )
 
 
 def is_numeric(kind: pa.DataType) -> bool:

@@ -1,6 +1,7 @@
 """The rows a command works on: a file, a task in the plane, or a data set by name."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,8 +12,7 @@ from aem.data import registry
 from aem.data.synthetic import PlaneTask
 from aem.data.tasks import PLANE_TASKS, plane_task
 from aem.errors import AemError
-from aem.model.aem import AEM
-from aem.tables.reading import KINDS, kind_of, read_table
+from aem.tables.reading import KINDS, kind_of, read_rows
 
 TASK_ROWS = 1000
 VALIDATION_ROWS = 2000
@@ -30,28 +30,51 @@ class Rows:
     labels: NDArray[np.int64] | None = None  # the rows' numbers, where they are some of many
 
 
-def find_rows(source: str, model: AEM, *, rows: int | None = None, seed: int = 0) -> Rows:
-    """Find the rows that `source` names; `rows` draws that many, or takes that many at random."""
+def find_rows(
+    source: str,
+    columns: Sequence[str],
+    *,
+    rows: int | None = None,
+    seed: int = 0,
+    drop: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+) -> Rows:
+    """Find the rows that `source` names.
+
+    Parameters
+    ----------
+    source
+        a file, a task in the plane, or the name of a data set.
+    columns
+        the columns of the model that the rows are for.
+    rows
+        how many to draw, or to take at random.
+    seed
+        of what is drawn.
+    drop, ignore
+        columns of a file to leave out, as in `aem.tables.reading.read_rows`.
+    """
     if rows is not None and rows < 1:
         raise AemError(f"the number of rows must be positive, not {rows}")
     if source in PLANE_TASKS:
-        return _drawn(source, model, rows or TASK_ROWS, seed)
+        return _drawn(source, columns, rows or TASK_ROWS, seed)
     if source in {info.name for info in registry.datasets()}:
         splits = registry.load(source)
-        _require_columns(source, len(splits.columns), model)
+        _require_columns(source, len(splits.columns), columns)
         test, taken, labels = _some(splits.test.astype(np.float64), rows, seed)
         about = f"{source}, test split{taken}"
         return Rows(source, about, test, splits.validation.astype(np.float64), labels=labels)
     if kind_of(source) not in KINDS and not os.path.exists(source):
         known = ", ".join((*PLANE_TASKS, *(info.name for info in registry.datasets())))
         raise AemError(f"'{source}' is neither a file nor one of the names {known}")
-    values, taken, labels = _some(read_table(source, model.columns), rows, seed)
+    found = read_rows(source, wanted=columns, drop=drop, ignore=ignore)
+    values, taken, labels = _some(found.values, rows, seed)
     return Rows(Path(source).stem, f"{source}{taken}", values, labels=labels)
 
 
-def _drawn(name: str, model: AEM, rows: int, seed: int) -> Rows:
+def _drawn(name: str, columns: Sequence[str], rows: int, seed: int) -> Rows:
     task = plane_task(name)
-    _require_columns(name, 2, model)
+    _require_columns(name, 2, columns)
     # Streams of their own: a small seed may well be the one the model was trained with.
     test, validation = (int(s) for s in np.random.SeedSequence([seed, 2]).generate_state(2))
     return Rows(
@@ -72,9 +95,8 @@ def _some(
     return values[chosen], f", {rows:,} of {len(values):,} rows at random", chosen
 
 
-def _require_columns(name: str, columns: int, model: AEM) -> None:
-    if model.config.features != columns:
+def _require_columns(name: str, found: int, columns: Sequence[str]) -> None:
+    if len(columns) != found:
         raise AemError(
-            f"{name} has {columns} columns, the model has {model.config.features}:"
-            f" {', '.join(model.columns[:8])}"
+            f"{name} has {found} columns, the model has {len(columns)}: {', '.join(columns[:8])}"
         )

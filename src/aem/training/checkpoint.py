@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from aem.base.files import Described, header, read_tensors, write_tensors
+from aem.base.files import header, read_tensors, write_tensors
 from aem.base.provenance import device_name
 from aem.base.settings import completed, from_mapping, to_mapping
 from aem.errors import AemError
@@ -17,8 +17,10 @@ from aem.errors import AemError
 FREE = ("device", "checkpoint_seconds")
 
 
-class Trained(Described, Protocol):
+class Trained(Protocol):
     """A module that can be put back: an AEM, or one that holds it (`nn.Module` says the rest)."""
+
+    config: Any
 
     def state_dict(self) -> dict[str, Tensor]:
         """Weights and buffers."""
@@ -79,7 +81,8 @@ def save_checkpoint(
     for prefix, group in groups:
         tensors.update({f"{prefix}.{name}": tensor for name, tensor in group.items()})
     metadata = {
-        **header("checkpoint", model),
+        **header("checkpoint"),
+        "config": to_mapping(model.config),
         "train": settings(config),
         "device": device_name(next(iter(model.state_dict().values())).device),
         "progress": {

@@ -54,7 +54,7 @@ def validation_scores(
 
     sums = zip(*spread(score, range(-(-len(z) // size)), device=z.device.type), strict=True)
     log_p, log_q = (sum(part) / len(z) for part in sums)
-    log_scale = float(model.scale.double().log().sum())
+    log_scale = float(model.standardisation.scale.double().log().sum())
     return log_p - log_scale, log_q - log_scale
 
 
@@ -170,4 +170,4 @@ def _prepare_context(
     table = check_table(values, features=model.config.context_features, what="context")
     if len(table) != rows:
         raise AemError(f"the context has {len(table)} rows, the data {rows}")
-    return model.standardise_context(torch.from_numpy(table).to(device, model.shift.dtype))
+    return model.standardise_context(torch.from_numpy(table).to(device, model.dtype))

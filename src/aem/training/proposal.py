@@ -37,7 +37,7 @@ def proposal_score(model: AEM, z: Float[Tensor, "N D"]) -> float:
         return float(log_q.sum(dtype=torch.float64))
 
     total = sum(spread(score, z.split(BLOCK[z.device.type]), device=z.device.type))
-    return total / len(z) - float(model.scale.double().log().sum())
+    return total / len(z) - float(model.standardisation.scale.double().log().sum())
 
 
 @alone()

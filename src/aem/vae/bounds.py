@@ -7,7 +7,6 @@ better known than the bounds themselves.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -15,6 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from aem.base.progress import Report, counting, silent
 from aem.vae.posterior import GaussianPosterior
 from aem.vae.priors import PriorScores
 
@@ -59,16 +59,15 @@ def draw_posterior(
     x: Float[Tensor, "N ..."],
     samples: int,
     generator: torch.Generator | None = None,
-    watch: Callable[[int], None] | None = None,
+    report: Report = silent,
 ) -> Draws:
     """Encode, draw and decode, some images at a time."""
-    parts = []
+    parts, count = [], counting(report, "drawing latents", len(x))
     for some in x.split(max(DECODED[x.device.type] // samples, 1)):
         posterior = vae.encode(some)
         z = posterior.rsample(samples, generator)
         parts.append((z, vae.log_likelihood(some, z), posterior.log_prob(z)))
-        if watch is not None:
-            watch(len(some))
+        count(len(some))
     return Draws(*(torch.cat(column) for column in zip(*parts, strict=True)))
 
 

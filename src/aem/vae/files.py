@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from aem.base.files import write_tensors
 from aem.errors import AemError
 from aem.model.aem import AEM
-from aem.model.files import load_model, model_information, save_model
+from aem.model.files import content, load_model, model_information
 
 
 def digest(weights: Mapping[str, Tensor]) -> str:
@@ -24,14 +25,21 @@ def digest(weights: Mapping[str, Tensor]) -> str:
 
 def save_prior(prior: AEM, network: nn.Module, path: str | Path, **about: Any) -> None:
     """Save a prior with the fingerprint of the network it was fitted for: a VAE, or any encoder."""
-    save_model(prior, path, task="vae", stage_one=digest(network.state_dict()), **about)
+    write_tensors(
+        Path(path),
+        prior.state_dict(),
+        {
+            **content(prior, "prior"),
+            "encoder": digest(network.state_dict()),
+            "about": {"task": "vae", **about},
+        },
+    )
 
 
 def load_prior(path: str | Path, network: nn.Module, device: str | torch.device = "cpu") -> AEM:
     """Load the prior of this network; that of another is refused."""
-    about = model_information(path).get("about", {})
     prior = load_model(path, device)
-    expected, found = digest(network.state_dict()), about.get("stage_one")
+    expected, found = digest(network.state_dict()), model_information(path).get("encoder")
     if found is None:
         raise AemError(f"{path} does not say which stage one it was fitted to")
     if found != expected:

@@ -14,6 +14,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
+from aem.base.progress import Report, silent
 from aem.config import ModelConfig, TrainConfig
 from aem.model.aem import AEM
 from aem.training.loop import fit
@@ -46,7 +47,7 @@ def fit_prior(
 
 
 def draw_table(
-    sampler: Sampler, draws: int, seed: int = 0, report: Callable[[int], None] | None = None
+    sampler: Sampler, draws: int, seed: int = 0, report: Report = silent
 ) -> NDArray[np.float32]:
     """Several draws below each other, as a table to fit a prior to."""
     parts = []
@@ -54,6 +55,5 @@ def draw_table(
         # Seeds of different tables must not meet.
         rows: Float[Tensor, "N L"] = sampler(1_000_003 * seed + number)
         parts.append(rows.float().cpu().numpy())
-        if report is not None:
-            report(number + 1)
+        report("drawing latents to fit", number + 1, draws)
     return np.concatenate(parts)

@@ -1,6 +1,6 @@
 """Priors to score latents under: each a function of the latents that gives log densities and errors.
 
-A prior tells its `watch` how many more latents are done, for they may take long.
+A prior reports how many latents are done, for they may take long.
 """
 
 from collections.abc import Callable
@@ -10,9 +10,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from aem.base.progress import Report, counting, silent
 from aem.conditionals.normalizer import Quadrature
 from aem.conditionals.proposals.base import LOG_ROOT_2PI
-from aem.evaluation.importance import MEMORY, Watch, ignore, importance_scores
+from aem.evaluation.importance import MEMORY, importance_scores
 from aem.evaluation.kde import KDE
 from aem.model.aem import AEM
 from aem.model.scoring import without_density
@@ -30,12 +31,12 @@ class PriorScores:
     within_reach: Float[Tensor, " M"] | None = None  # counting only mass that the proposal can draw
 
 
-Prior = Callable[[Tensor, Watch], PriorScores]
+Prior = Callable[[Tensor, Report], PriorScores]
 
 
-def standard_normal(z: Float[Tensor, "M L"], watch: Watch = ignore) -> PriorScores:
+def standard_normal(z: Float[Tensor, "M L"], report: Report = silent) -> PriorScores:
     """The Gaussian prior of a plain VAE."""
-    watch(len(z))
+    report("latents", len(z), len(z))
     return PriorScores(log_standard_normal(z.double()))
 
 
@@ -43,11 +44,11 @@ def proposal_prior(model: AEM) -> Prior:
     """The AEM's proposal: ResMADE with a mixture of Gaussians."""
 
     @torch.no_grad()
-    def score(z: Tensor, watch: Watch = ignore) -> PriorScores:
-        parts = []
+    def score(z: Tensor, report: Report = silent) -> PriorScores:
+        parts, count = [], counting(report, "latents", len(z))
         for some in z.split(BLOCK[z.device.type]):
             parts.append(log_proposal(model, some).double())
-            watch(len(some))
+            count(len(some))
         return PriorScores(torch.cat(parts))
 
     return score
@@ -61,8 +62,9 @@ def quadrature_prior(model: AEM, settings: Quadrature) -> Prior:
     """
     distribution, exact = model(), model.in_double()
 
-    def score(z: Tensor, watch: Watch = ignore) -> PriorScores:
+    def score(z: Tensor, report: Report = silent) -> PriorScores:
         log_prob, error, unmet, reached = [], [], [], []
+        count = counting(report, "latents", len(z))
         for some in z.split(BLOCK[z.device.type]):
             exists = ~without_density(exact, some)
             scores = distribution.scores(some[exists], settings)
@@ -78,7 +80,7 @@ def quadrature_prior(model: AEM, settings: Quadrature) -> Prior:
             within = total.clone()
             within[exists] = (scores.log_prob - torch.log1p(-scores.outside)).sum(-1)
             reached.append(within)
-            watch(len(some))
+            count(len(some))
         return PriorScores(*(torch.cat(parts) for parts in (log_prob, error, unmet, reached)))
 
     return score
@@ -90,8 +92,10 @@ def importance_prior(model: AEM, samples: int, *, seed: int = 0, memory: int = M
     The error is the bias of a logarithm of an estimate: scores are too high by about that much.
     """
 
-    def score(z: Tensor, watch: Watch = ignore) -> PriorScores:
-        scores = importance_scores(model, z, samples=samples, seed=seed, memory=memory, watch=watch)
+    def score(z: Tensor, report: Report = silent) -> PriorScores:
+        scores = importance_scores(
+            model, z, samples=samples, seed=seed, memory=memory, report=report
+        )
         return PriorScores(scores.log_prob.sum(-1), scores.bias.sum(-1))
 
     return score
@@ -100,8 +104,8 @@ def importance_prior(model: AEM, samples: int, *, seed: int = 0, memory: int = M
 def kde_prior(model: AEM, kde: KDE, *, memory: int = MEMORY) -> Prior:
     """AEM-KDE: a normalised stand-in for the AEM."""
 
-    def score(z: Tensor, watch: Watch = ignore) -> PriorScores:
-        return PriorScores(kde.log_prob(model, z, memory=memory, watch=watch).sum(-1))
+    def score(z: Tensor, report: Report = silent) -> PriorScores:
+        return PriorScores(kde.log_prob(model, z, memory=memory, report=report).sum(-1))
 
     return score
 
@@ -115,7 +119,7 @@ def log_proposal(prior: AEM, z: Float[Tensor, "*B L"]) -> Float[Tensor, "*B"]:
     """An AEM's proposal as a prior, differentiable in the latents and in its own parameters."""
     rows = prior.standardise(z.flatten(0, -2))
     log_q = prior.conditionals(rows).proposal.log_prob(rows[..., None])[..., 0].sum(-1)
-    return (log_q - prior.scale.log().sum()).reshape(z.shape[:-1])
+    return (log_q - prior.standardisation.scale.log().sum()).reshape(z.shape[:-1])
 
 
 def log_prior(prior: AEM | None, z: Float[Tensor, "*B L"]) -> Float[Tensor, "*B"]:

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from aem.model.ensemble import load_ensemble, mixture_log_prob
 
 from aem.cli import main
 from aem.data import registry
 from aem.model.aem import AEM
-from aem.model.ensemble import load_ensemble, mixture_log_prob
 from aem.model.files import load_model
 from aem.paper.tables import members
 from aem.tables.fit import automatic

@@ -1,1 +1,1 @@
-"""Maps of columns under which a density is easier to learn."""
+"""Invertible maps of rows under which a density is easier to learn; `base` says how to write one."""

@@ -1,25 +1,32 @@
-"""Columns whose rows crowd, seen through a lens: a monotone map that spreads them.
+"""Normal-scores transform for heavy-tailed columns.
 
 Where a long tail makes a column wide, most of its rows may lie within a tenth of a deviation; to a
-mixture or a network all of them are one spike. A lens maps values to about the normal scores of their
-ranks, smoothly through some quantiles and straight beyond the outermost. What a model says of such
-scores is a statement about the values: densities change by the slope of the lens.
+mixture or a network all of them are one spike. The transform maps values to about the normal scores
+of their ranks: a monotone cubic through some quantiles, straight beyond the outermost.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
+import torch
+from jaxtyping import Float
 from numpy.typing import NDArray
 from scipy.interpolate import PchipInterpolator
 from scipy.special import ndtri
+from torch import Tensor
+
+from aem.errors import AemError
+from aem.model.transforms.base import TableTransform, require_finite
 
 Array = NDArray[np.float64]
 
-CROWDED = 8.0  # deviations over what the quartiles would have them be
-NORMAL_QUARTILES = 1.349  # deviations between them
+# Ratio of a column's standard deviation to the one its quartiles suggest, above which it is
+# transformed.
+HEAVY_TAILED = 8.0
+NORMAL_QUARTILES = 1.349  # deviations between the quartiles of a normal distribution
 QUANTILES = 64
 OUTERMOST = (8, 16, 32, 64, 128)  # rows beyond further quantiles at both ends
 FEWEST = 16  # quantiles that differ: below, the column is all but discrete
@@ -28,16 +35,33 @@ FLATTEST = 1e-6  # of the mean slope
 
 
 @dataclass(frozen=True)
-class Lens:
-    """The map of one column: through these points, both rising."""
+class NormalScores(TableTransform):
+    """A monotone map of one column through given points; the other columns stay.
 
-    column: str
+    Parameters
+    ----------
+    column
+        number of the column, of those the transform reads.
+    values, scores
+        the points, both rising: quantiles of the column and the normal scores of their levels.
+    """
+
+    kind: ClassVar[str] = "normal_scores"
+
+    column: int
     values: tuple[float, ...]
     scores: tuple[float, ...]
 
+    def __post_init__(self) -> None:
+        for points in (self.values, self.scores):
+            require_finite("a normal-scores transform", points)
+        rising = all((np.diff(points) > 0).all() for points in (self.values, self.scores))
+        if len(self.values) != len(self.scores) or len(self.values) < 2 or not rising:
+            raise AemError(f"the normal-scores transform of column {self.column + 1} is damaged")
+
     @classmethod
-    def of(cls, column: str, x: Array) -> "Lens | None":
-        """The lens of some rows of a column; none where too few values differ."""
+    def of(cls, column: int, x: Array) -> "NormalScores | None":
+        """The transform of a column with such values; none where too few of them differ."""
         middle = (np.arange(QUANTILES) + 0.5) / QUANTILES
         outer = np.array([k / len(x) for k in OUTERMOST if k / len(x) < middle[0]])
         level = np.concatenate((outer, middle, 1 - outer[::-1]))
@@ -47,53 +71,85 @@ class Lens:
             return None
         return cls(column, tuple(values[apart].tolist()), tuple(ndtri(level[apart]).tolist()))
 
-    def __call__(self, x: Array) -> Array:
-        """Scores of values."""
-        inside: Array = self._curve(x.clip(*self._ends))
-        return inside + self._beyond(x, self.values) * self._outer_slopes(x, self.values)
+    def check(self, features: int) -> None:
+        """Refuse a table without the column."""
+        if not 0 <= self.column < features:
+            raise AemError(
+                f"a normal-scores transform of column {self.column + 1}, of {features} columns"
+            )
 
-    def log_slope(self, x: Array) -> Array:
-        """The logarithm of the slope at values: what it adds to a log density of their scores."""
-        curve: Array = self._curve(x.clip(*self._ends), 1)
-        outside = self._beyond(x, self.values) != 0
-        slope = np.where(outside, self._outer_slopes(x, self.values), curve)
+    def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        """Values of the column become scores."""
+        own = x[..., self.column]
+        inside = self._polynomial(own)
+        return self._with(
+            x, inside + _beyond(own, self.values) * self._outer_slopes(own, self.values)
+        )
+
+    def log_slopes(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        """The logarithm of the slope in the column, zero in the others."""
+        own = x[..., self.column]
+        outside = _beyond(own, self.values) != 0
+        slope = torch.where(
+            outside, self._outer_slopes(own, self.values), self._polynomial(own, slope=True)
+        )
         mean = (self.scores[-1] - self.scores[0]) / (self.values[-1] - self.values[0])
-        log_slope: Array = np.log(np.maximum(slope, FLATTEST * mean))
-        return log_slope
+        return self._with(torch.zeros_like(x), slope.clamp_min(FLATTEST * mean).log())
 
-    def inverse(self, y: Array) -> Array:
-        """Values of scores."""
-        place = np.searchsorted(self.scores, y).clip(1, len(self.scores) - 1)
-        low, high = (np.array(self.values)[place - i] for i in (1, 0))
+    def inverse(self, y: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        """Scores of the column become values, by bisection."""
+        own = y[..., self.column].contiguous()
+        values, scores = _points(self.values, own), _points(self.scores, own)
+        place = torch.searchsorted(scores, own).clamp(1, len(self.scores) - 1)
+        low, high = values[place - 1], values[place]
         for _ in range(HALVINGS):
             middle = 0.5 * (low + high)
-            above = self._curve(middle) < y
-            low, high = np.where(above, middle, low), np.where(above, high, middle)
-        beyond = self._beyond(y, self.scores) / self._outer_slopes(y, self.scores)
-        value: Array = 0.5 * (low + high) + beyond
-        return value
+            above = self._polynomial(middle) < own
+            low, high = torch.where(above, middle, low), torch.where(above, high, middle)
+        beyond = _beyond(own, self.scores) / self._outer_slopes(own, self.scores)
+        return self._with(y, 0.5 * (low + high) + beyond)
 
-    @property
-    def _ends(self) -> tuple[float, float]:
-        return self.values[0], self.values[-1]
+    def _with(self, rows: Tensor, column: Tensor) -> Tensor:
+        """Rows with another column in place of this one's."""
+        columns = list(rows.unbind(-1))
+        columns[self.column] = column
+        return torch.stack(columns, -1)
 
     @cached_property
-    def _curve(self) -> Any:
-        return PchipInterpolator(self.values, self.scores)
+    def _coefficients(self) -> Array:
+        """[4, P − 1] of the cubics between neighbouring points, the highest power first."""
+        coefficients: Array = PchipInterpolator(self.values, self.scores).c
+        return coefficients
 
-    @staticmethod
-    def _beyond(x: Array, points: Sequence[float]) -> Array:
-        """How far outside the outermost points."""
-        beyond: Array = x - x.clip(points[0], points[-1])
-        return beyond
+    def _polynomial(self, x: Tensor, *, slope: bool = False) -> Tensor:
+        """The cubics at values, clamped to the outermost points; or their slopes."""
+        points = _points(self.values, x)
+        x = x.clamp(self.values[0], self.values[-1]).contiguous()
+        piece = (torch.searchsorted(points, x, right=True) - 1).clamp(0, len(self.values) - 2)
+        cubic, square, linear, constant = (
+            torch.from_numpy(c).to(x)[piece] for c in self._coefficients
+        )
+        s = x - points[piece]
+        if slope:
+            return linear + square * s * 2 + cubic * (s * s) * 3
+        return constant + linear * s + square * (s * s) + cubic * (s * s * s)
 
-    def _outer_slopes(self, x: Array, points: Sequence[float]) -> Array:
+    def _outer_slopes(self, x: Tensor, points: Sequence[float]) -> Tensor:
         """Of the straight ends: as between the two outermost points."""
         first, last = (
             (self.scores[i + 1] - self.scores[i]) / (self.values[i + 1] - self.values[i])
             for i in (0, len(self.values) - 2)
         )
-        return np.where(x < points[0], first, last)
+        return torch.where(x < points[0], x.new_tensor(first), x.new_tensor(last))
+
+
+def _points(points: Sequence[float], like: Tensor) -> Tensor:
+    return torch.tensor(points, dtype=like.dtype, device=like.device)
+
+
+def _beyond(x: Tensor, points: Sequence[float]) -> Tensor:
+    """How far outside the outermost points."""
+    return x - x.clamp(points[0], points[-1])
 
 
 def crowding(z: Array) -> Array:
@@ -103,33 +159,11 @@ def crowding(z: Array) -> Array:
     return times
 
 
-def lenses_for(x: Array, columns: Sequence[str], without: Sequence[str]) -> tuple[Lens, ...]:
-    """A lens for every crowded column, except some."""
+def heavy_tailed(x: Array, without: Sequence[int] = ()) -> tuple[NormalScores, ...]:
+    """Transforms of all heavy-tailed columns of rows, except some."""
     found = (
-        Lens.of(name, x[:, d])
-        for d, (name, times) in enumerate(zip(columns, crowding(x), strict=True))
-        if times > CROWDED and name not in without
+        NormalScores.of(d, x[:, d])
+        for d, times in enumerate(crowding(x))
+        if times > HEAVY_TAILED and d not in without
     )
-    return tuple(lens for lens in found if lens is not None)
-
-
-def lenses_from(entries: Sequence[Mapping[str, Any]]) -> tuple[Lens, ...]:
-    """Lenses as a file holds them."""
-    return tuple(Lens(e["column"], tuple(e["values"]), tuple(e["scores"])) for e in entries)
-
-
-def through(lenses: Sequence[Lens], columns: Sequence[str], x: Array) -> Array:
-    """Rows with the columns that have a lens seen through it."""
-    seen = x.copy()
-    for lens in lenses:
-        d = columns.index(lens.column)
-        seen[..., d] = lens(x[..., d])
-    return seen
-
-
-def log_slopes(lenses: Sequence[Lens], columns: Sequence[str], x: Array) -> Array:
-    """What the lenses add to each row's log density."""
-    total = np.zeros(x.shape[:-1])
-    for lens in lenses:
-        total += lens.log_slope(x[..., columns.index(lens.column)])
-    return total
+    return tuple(transform for transform in found if transform is not None)

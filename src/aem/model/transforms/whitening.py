@@ -7,17 +7,71 @@ first have to learn to subtract them.
 """
 
 import numpy as np
+import torch
+from jaxtyping import Float
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
+from torch import Tensor
 
 from aem.errors import AemError
+from aem.model.transforms.affine import Affine
+from aem.nn.rowwise import linear
 
 Array = NDArray[np.float64]
 
 # Of unit variances: a column that others determine keeps a thousandth of its deviation.
 RIDGE = 1e-6
-# Rows a column: with fewer, what they have in common by chance would be subtracted, too.
+# Rows per column: with fewer, what they have in common by chance would be subtracted, too.
 ENOUGH = 10
+
+
+class Whitening(Affine):
+    """Columns less their regressions on those before them, z_d = (x_d − centre_d(x_<d)) / scale_d.
+
+    Parameters
+    ----------
+    shift
+        the mean of each column.
+    scale
+        the deviation of what its regression leaves of each column.
+    slopes
+        the regressions: row d holds the slopes of column d on the columns before it.
+    """
+
+    slopes: Tensor
+
+    def __init__(
+        self,
+        shift: Float[Tensor, " D"],
+        scale: Float[Tensor, " D"],
+        slopes: Float[Tensor, "D D"],
+    ) -> None:
+        super().__init__(shift, scale)
+        self.register_buffer("slopes", slopes)
+
+    @classmethod
+    def identity(cls, features: int) -> "Whitening":
+        """Leave columns as they are."""
+        return cls(torch.zeros(features), torch.ones(features), torch.zeros(features, features))
+
+    def inverse(self, y: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        """Back to the units of the data."""
+        return self.shift + linear(y.double(), self.spans).to(y)
+
+    def centre(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        """Where each column is centred: its regression on the columns before it."""
+        shift = self.shift.to(x)
+        return shift + linear(x - shift, self.slopes.to(x))
+
+    @property
+    def spans(self) -> Float[Tensor, "D D"]:
+        """What a unit of each z adds to each column of the data: those after its own, too."""
+        each = torch.diag(self.scale.double())
+        factor = torch.eye(len(each), device=each.device) - self.slopes.double()
+        solved: Tensor = torch.linalg.solve_triangular(
+            factor, each, upper=False, unitriangular=True
+        )
+        return solved
 
 
 def regressions(x: Array) -> tuple[Array, Array]:
@@ -25,7 +79,8 @@ def regressions(x: Array) -> tuple[Array, Array]:
     rows, columns = x.shape
     if rows < ENOUGH * columns:
         raise AemError(
-            f"whiten needs {ENOUGH} rows a column, {ENOUGH * columns} for {columns} columns, not {rows}"
+            f"whiten needs {ENOUGH} rows per column, {ENOUGH * columns} for {columns} columns, "
+            f"not {rows}"
         )
     deviations = x.std(0)
     z = (x - x.mean(0)) / deviations

@@ -48,7 +48,7 @@ def calibration(
     records: list[dict[str, Any]] = []
     for path, source in zip(model, sources, strict=True):
         machine = load_model(path, chosen)
-        rows = _held_out(find_rows(source, machine, seed=seed))
+        rows = _held_out(find_rows(source, machine.columns, seed=seed))
         with Progress() as progress:
             result = calibration_study.calibrate(
                 machine, rows.values, study, seed=seed, report=progress

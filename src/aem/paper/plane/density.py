@@ -38,12 +38,12 @@ def plane_density(
     """Evaluate model and proposal on a grid over the bounds, by quadrature."""
     _check_plane(model)
     exact = model.in_double()
-    device = exact.shift.device
+    device = exact.device
     x, y = _centres(bounds, points, device)
     # The conditionals of x2 depend on x1 alone: any x2 will do.
     line = torch.stack((x, torch.zeros_like(x)), -1)
-    z, centre = exact.standardise(line), exact.centre(line)[:, 1:]
-    zx, zy = z[:, 0], (y - centre) / exact.scale[1]
+    z, centre = exact.standardise(line), exact.standardisation.centre(line)[:, 1:]
+    zx, zy = z[:, 0], (y - centre) / exact.standardisation.scale[1]
     rows = exact.conditionals(z).flatten()
     index = torch.arange(0, 2 * points, 2, device=device)
     log_p, log_q = [], []
@@ -53,7 +53,7 @@ def plane_density(
         q = conditionals.proposal.log_prob(nodes.contiguous())
         log_q.append(q)
         log_p.append(q + conditionals.log_weight(nodes.contiguous()) - log_z[:, None])
-    jacobian = exact.scale.log().sum()
+    jacobian = exact.standardisation.scale.log().sum()
     return PlaneDensity(
         x.cpu().numpy(),
         y.cpu().numpy(),
@@ -67,7 +67,7 @@ def estimated_density(
 ) -> PlaneDensity:
     """The same as the paper has it: each point's own normalisers, of so many draws each."""
     _check_plane(model)
-    x, y = _centres(bounds, points, model.shift.device)
+    x, y = _centres(bounds, points, model.device)
     grid = torch.stack(torch.meshgrid(x, y, indexing="xy"), -1).reshape(-1, 2)
     scores = importance_scores(model, grid, samples=samples, memory=memory)
     return PlaneDensity(

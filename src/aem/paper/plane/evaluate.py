@@ -5,14 +5,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
 from aem.base.files import finite
 from aem.conditionals.normalizer import Quadrature
 from aem.data.synthetic import PlaneTask
-from aem.evaluation.importance import importance_scores
 from aem.evaluation.resumable import Columns
 from aem.evaluation.summary import (
     describe,
@@ -22,8 +21,9 @@ from aem.evaluation.summary import (
     two_standard_errors,
 )
 from aem.model.aem import AEM
-from aem.model.scoring import Scores, without_density
 from aem.paper.plane.config import EvaluateConfig
+from aem.tables.model import TableModel
+from aem.tables.scores import TableScores
 
 MEMORY = {"cpu": 2**26, "cuda": 2**32}  # bytes an estimate may work with
 
@@ -44,13 +44,12 @@ def evaluate_plane(
     """
     settings = settings or EvaluateConfig()
     started = time.monotonic()
-    model = model.to(device)
+    scores = TableScores((TableModel(model.to(device)),), MEMORY[device.type])
     x = torch.from_numpy(test).to(device)
     truth = torch.from_numpy(task.log_prob(test))
-    exists = ~without_density(model.in_double(), x)
-    scores = model().scores(x[exists], Quadrature(tolerance=settings.tolerance))
-    log_q = _proposal(model, x)
-    quadrature = _by_row(scores, exists.cpu())
+    log_q = scores.proposal(x).cpu()
+    exactly = Quadrature(tolerance=settings.tolerance)
+    quadrature = _on_the_host(scores.quadrature_by_row(x, exactly))
     found = describe_quadrature(quadrature, log_q, settings.tolerance)
     found |= _gap(truth, quadrature["log_prob"])
     found["gap_within_reach"] = _gap(truth, quadrature["within_reach"])["gap"]
@@ -65,15 +64,12 @@ def evaluate_plane(
         "gap_2se": found["gap_2se"],
         "proposal_gap": float((truth - log_q).mean()),
         "rows_without_density": found["rows_without_density"],
-        "nodes_mean": float(scores.nodes.double().mean()),
-        "nodes_max": int(scores.nodes.max()) if len(scores.nodes) else 0,
-        "rows_not_converged": int((~scores.converged).any(-1).sum()),
         "proposal": describe(log_q) | _gap(truth, log_q),
         "quadrature": found,
         "importance": None,
     }
     if settings.importance_samples:
-        estimated = _importance(model, x, settings.importance_samples)
+        estimated = _on_the_host(vars(scores.importance(x.double(), settings.importance_samples)))
         record["importance"] = (
             describe_importance(estimated, log_q, settings.importance_samples)
             | _gap(truth, estimated["log_prob"])
@@ -83,34 +79,8 @@ def evaluate_plane(
     return dict(finite(record))
 
 
-def _by_row(scores: Scores, exists: Bool[Tensor, " B"]) -> Columns:
-    """Numbers of each row; NaN for those without a density."""
-    log_prob = scores.log_prob.sum(-1)
-    columns = {
-        "log_prob": log_prob,
-        # Only the mass that the proposal can draw: what estimates converge to.
-        "within_reach": log_prob - torch.log1p(-scores.outside).sum(-1),
-        "error": scores.error.sum(-1),
-        "nodes": scores.nodes.double().mean(-1),
-    }
-    full = {}
-    for name, values in columns.items():
-        full[name] = torch.full(exists.shape, torch.nan, dtype=torch.float64)
-        full[name][exists] = values.cpu().double()
-    return full
-
-
-@torch.no_grad()
-def _proposal(model: AEM, x: Float[Tensor, "B D"]) -> Float[Tensor, " B"]:
-    exact = model.in_double()
-    z = exact.standardise(x)
-    log_q = exact.conditionals(z).proposal.log_prob(z[..., None])[..., 0]
-    return (log_q - exact.scale.log()).sum(-1).cpu()
-
-
-def _importance(model: AEM, x: Float[Tensor, "B D"], samples: int) -> Columns:
-    scores = importance_scores(model, x.double(), samples=samples, memory=MEMORY[x.device.type])
-    return {"log_prob": scores.log_prob.sum(-1).cpu(), "bias": scores.bias.sum(-1).cpu()}
+def _on_the_host(columns: Columns) -> Columns:
+    return {name: values.cpu().double() for name, values in columns.items()}
 
 
 def _gap(truth: Float[Tensor, " B"], log_prob: Float[Tensor, " B"]) -> dict[str, float | None]:

@@ -95,7 +95,7 @@ def _density(model: AEM, task: PlaneTask, config: ExperimentConfig) -> PlaneDens
         task.bounds,
         settings.grid,
         samples=settings.importance_samples,
-        memory=MEMORY[model.shift.device.type],
+        memory=MEMORY[model.device.type],
     )
 
 

@@ -96,7 +96,7 @@ def choose_conditionals(
     chosen = rng.integers(len(rows), size=count)
     dimension = rng.integers(1, features, size=count)
     double = model.in_double()
-    device = double.shift.device
+    device = double.device
     z = double.standardise(torch.from_numpy(rows[chosen].astype(np.float64)).to(device))
     index = torch.from_numpy(np.arange(count) * features + dimension).to(device)
     with torch.no_grad():
@@ -124,14 +124,8 @@ def calibrate(
     exists = computed.log_z.isfinite().nonzero()[:, 0]
     if not len(exists):
         raise AemError("the normaliser of every conditional diverges: there is no truth to meet")
-    flat, kept, settled = flat.select(exists), len(exists), 0
-
-    def watch(done: int) -> None:
-        nonlocal settled
-        settled += done
-        report("trapezoid rule", settled, kept)
-
-    truth = trapezoid_log_z(flat, memory=memory, watch=watch)
+    flat, kept = flat.select(exists), len(exists)
+    truth = trapezoid_log_z(flat, memory=memory, report=report)
     off = (computed.log_z[exists] - truth.log_z).abs()
     allowed = computed.error[exists] + TRAPEZOID_ERROR * truth.log_z.abs().clamp_min(1.0)
     agreement = Agreement(

@@ -5,13 +5,13 @@ panels in the proposal's quantiles. Slow, simple, and therefore a good judge.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from aem.base.progress import Report, counting, silent
 from aem.conditionals.batch import Conditionals
 from aem.conditionals.normalizer import nodes_within
 from aem.evaluation.importance import MEMORY, ranges
@@ -49,7 +49,7 @@ def trapezoid_log_z(
     *,
     figures: int = FIGURES,
     memory: int = MEMORY,
-    watch: Callable[[int], None] = lambda done: None,
+    report: Report = silent,
 ) -> Truth:
     """Halve the step until log Z keeps so many significant figures, twice running.
 
@@ -70,7 +70,7 @@ def trapezoid_log_z(
     converged = torch.zeros(n, dtype=torch.bool, device=low.device)
     agreed = converged.clone()
     active = torch.arange(n, device=low.device)
-    count = FIRST_STEPS
+    count, settled = FIRST_STEPS, counting(report, "trapezoid rule", n)
     while len(active) and count < MOST_STEPS:
         count *= 2
         some = conditionals.select(active)
@@ -83,9 +83,9 @@ def trapezoid_log_z(
         converged[active] = agree & agreed[active]
         agreed[active] = agree
         still_open = active[~converged[active]]
-        watch(len(active) - len(still_open))
+        settled(len(active) - len(still_open))
         active = still_open
-    watch(len(active))
+    settled(len(active))
     # What one more standard deviation of the same height would add, against what seven figures see.
     edge = at_ends.amax(-1) - log_z > math.log(10.0**-figures)
     if conditionals.proposal.bounded:

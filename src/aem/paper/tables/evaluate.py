@@ -19,18 +19,20 @@ from aem.evaluation.resumable import (
     Columns,
     Fingerprint,
     accumulate,
-    digest_of_members,
     digest_of_rows,
     remember,
-    watching,
 )
 from aem.evaluation.side_by_side import settle
 from aem.evaluation.summary import describe, describe_importance, describe_quadrature, difference
-from aem.model.ensemble import Member
 from aem.paper.tables.config import EvaluateConfig
-from aem.paper.tables.scorer import QUADRATURE_NODES, Scorer
+from aem.tables.model import TableModel
+from aem.tables.scores import TableScores
 
-PROPOSAL_NODES = 16  # what the ARNN's pass costs, in energies a conditional
+MEMORY = {"cpu": 2**28, "cuda": 2**32}  # bytes a score may work with
+# Energies between two looks at the clock: about a second's worth.
+ENERGIES = {"cpu": 2**20, "cuda": 2**25}
+QUADRATURE_NODES = 4000  # per conditional, for want of knowing; sharp energies need as many
+PROPOSAL_NODES = 16  # what the ARNN's pass costs, in energies per conditional
 
 
 class Evaluator:
@@ -38,18 +40,20 @@ class Evaluator:
 
     def __init__(
         self,
-        members: Sequence[Member],
+        members: Sequence[TableModel],
         splits: TableSplits,
         settings: EvaluateConfig,
         folder: Path,
         report: Report = silent,
     ) -> None:
-        self.scorer = Scorer(members, settings)
+        self.device = members[0].model.device
+        self.memory = MEMORY[self.device.type]
+        self.scores = TableScores(tuple(members), self.memory)
         self.splits = splits
         self.settings = settings
         self.folder = folder
         self.report = report
-        self.model_digest = digest_of_members(members)
+        self.model_digest = self.scores.digest()
 
     def record(self) -> dict[str, Any]:
         """Both splits, and whether the quadrature held still."""
@@ -67,9 +71,10 @@ class Evaluator:
         return dict(finite(record))
 
     def _split(self, name: str, table: Table) -> dict[str, Any]:
-        settings, scorer = self.settings, self.scorer
+        settings, scores = self.settings, self.scores
+        exactly = Quadrature(tolerance=settings.tolerance, memory=self.memory)
         limit = len(table) if name == "test" else settings.validation_rows
-        rows = torch.from_numpy(table).to(scorer.device)
+        rows = torch.from_numpy(table).to(self.device)
         split: Fingerprint = {"model": self.model_digest, "rows": digest_of_rows(table)}
 
         def score(what: str, compute: Any, count: int, nodes: int, **own: Any) -> Columns:
@@ -78,17 +83,20 @@ class Evaluator:
                 {**split, **own},
                 rows[: min(count, limit) if what != "proposal" else None].double(),
                 compute,
-                block=scorer.block(nodes),
+                block=self._block(nodes),
                 grows=what == "quadrature",
                 seconds=0 if what == "proposal" else settings.seconds,
-                report=watching(self.report, f"{name}: {what}"),
+                report=self.report,
+                what=f"{name}: {what}",
             )
 
-        proposal = score("proposal", scorer.proposal, len(rows), PROPOSAL_NODES)
+        proposal = score(
+            "proposal", lambda x, _: {"log_prob": scores.proposal(x)}, len(rows), PROPOSAL_NODES
+        )
         log_q = proposal["log_prob"]
         quadrature = score(
             "quadrature",
-            scorer.quadrature,
+            lambda x, _: scores.quadrature_by_row(x, exactly),
             settings.quadrature_rows,
             QUADRATURE_NODES,
             tolerance=settings.tolerance,
@@ -103,7 +111,12 @@ class Evaluator:
         if settings.importance_rows:
             samples = settings.importance_samples
             importance = score(
-                "importance", scorer.importance, settings.importance_rows, samples, samples=samples
+                "importance",
+                # Other draws for every block.
+                lambda x, first: vars(scores.importance(x, samples, first)),
+                settings.importance_rows,
+                samples,
+                samples=samples,
             )
             record["importance"] = describe_importance(importance, log_q, samples) | {
                 "above_quadrature": difference(importance, quadrature)
@@ -112,7 +125,7 @@ class Evaluator:
             kernels = self._kernels()
             scored = score(
                 "kde",
-                lambda x, first: scorer.kde(kernels, x),
+                lambda x, _: {"log_prob": scores.kde(kernels, x)},
                 settings.kde_rows,
                 settings.kde_samples,
                 kernels=[asdict(kernel) for kernel in kernels],
@@ -124,6 +137,11 @@ class Evaluator:
             }
         return record
 
+    def _block(self, nodes: int) -> int:
+        """Rows to score together where each conditional takes so many nodes."""
+        features = len(self.scores.columns) * len(self.scores.members)
+        return max(ENERGIES[self.device.type] // (features * nodes), 1)
+
     def _kernels(self) -> list[KDE]:
         rows = self.splits.validation[: self.settings.kde_fit_rows]
         fingerprint: Fingerprint = {
@@ -134,7 +152,7 @@ class Evaluator:
 
         def fit() -> dict[str, Any]:
             self.report("fitting AEM-KDE", 0, 1)
-            kernels = self.scorer.fit_kernels(self._on_device(rows))
+            kernels = self.scores.fit_kde(self._on_device(rows), self.settings.kde_samples)
             self.report("fitting AEM-KDE", 1, 1)
             return {"kernels": [asdict(kernel) for kernel in kernels]}
 
@@ -152,13 +170,13 @@ class Evaluator:
 
         def refine() -> dict[str, Any]:
             x = self._on_device(rows)
-            x = x[~self.scorer.without_density(x)]
+            x = x[~self.scores.without_density(x)]
             if not len(x):
                 return {"rows": 0, "held_still": None}
-            tolerance, memory = self.settings.tolerance, self.scorer.memory
+            settings = Quadrature(self.settings.tolerance, memory=self.memory)
             settled = [
-                settle(m.model, m.arrange(x), Quadrature(tolerance, memory=memory), self.report)
-                for m in self.scorer.members
+                settle(TableScores((member,), self.memory), x, settings, self.report)
+                for member in self.scores.members
             ]
             worst = max(settled, key=lambda s: s.moved)
             record = {
@@ -176,7 +194,7 @@ class Evaluator:
         return remember(self.folder / "refinement.json", fingerprint, refine)
 
     def _on_device(self, table: Table) -> Float[Tensor, "B D"]:
-        return torch.from_numpy(table).to(self.scorer.device).double()
+        return torch.from_numpy(table).to(self.device).double()
 
 
 def _headline(test: dict[str, Any]) -> dict[str, Any]:

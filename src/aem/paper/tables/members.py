@@ -16,13 +16,12 @@ from aem.config import TrainConfig
 from aem.data.splits import TableSplits
 from aem.errors import AemError
 from aem.model.aem import AEM
-from aem.model.ensemble import Member
-from aem.model.files import load_model, model_information, read_lenses, save_model
-from aem.model.transforms.normal_scores import lenses_from
 from aem.paper.tables.config import TableConfig
 from aem.paper.tables.grids import spread
 from aem.paper.tables.symmetries import symmetrised
+from aem.tables.files import load_single
 from aem.tables.fit.automatic import fit_table
+from aem.tables.model import TableModel
 from aem.training.checkpoint import settings as training_settings
 from aem.training.loop import fit
 
@@ -31,7 +30,7 @@ from aem.training.loop import fit
 class Trained:
     """A member, and how it came about."""
 
-    member: Member
+    member: TableModel  # of the table's columns in their own order
     training: dict[str, Any]  # steps, seconds, best_step, history
 
 
@@ -52,11 +51,9 @@ def train_member(
     device = choose_device(train.device)
     file = None if folder is None else folder / "model.safetensors"
     if file is not None and file.exists():
-        about = model_information(file).get("about", {})
-        _refuse_other(file, about.get("run"), identity)
-        model = load_model(file, device, as_table=True)
-        lenses = read_lenses(about.get("lenses", []), model.columns)
-        return Trained(Member(model, order, lenses=lenses), about["training"])
+        kept = load_single(file, device)
+        _refuse_other(file, kept.about.get("run"), identity)
+        return Trained(kept.in_order(splits.columns), kept.about["training"])
     about = {"task": config.task.name, "preset": preset, "run": identity}
     if folder is not None:
         _settle(folder / "run.json", identity, evaluate_only=evaluate_only)
@@ -71,7 +68,8 @@ def train_member(
     model = AEM.for_data(config.model, splits.train[:, list(order)], columns=columns)
     if evaluate_only and folder is not None:
         checkpoint = folder / "checkpoint.safetensors"
-        return Trained(Member(model, order), _read_best(model.to(device), checkpoint, identity))
+        training = _read_best(model.to(device), checkpoint, identity)
+        return Trained(TableModel(model).in_order(splits.columns), training)
     # The images are the rows seen from another side: what fits the rows fits them.
     rows = symmetrised(splits, config.task.symmetries)[:, list(order)]
     progress = fit(
@@ -85,9 +83,10 @@ def train_member(
         "best_validation_log_prob": progress.best_score,
         "history": progress.history,
     }
+    table = TableModel(model, about={**about, "training": training})
     if file is not None:
-        save_model(model, file, **about, training=training)
-    return Trained(Member(model, order), training)
+        table.save(file)
+    return Trained(table.in_order(splits.columns), training)
 
 
 def _fit_by_itself(
@@ -110,28 +109,23 @@ def _fit_by_itself(
         device=train.device,
         quiet=quiet,
     )
-    for treated in ("discrete", "offsets"):
-        if fitted.about.get(treated):
-            raise AemError(
-                f"the table {splits.name} has columns that an automatic member would treat "
-                f"({treated}), which a mixture of members cannot"
-            )
-    network = fitted.about["network"] or {}
+    table = fitted.table
+    network = table.about["network"] or {}
     training = {
         "steps": network.get("steps", 0),
         "seconds": network.get("seconds", 0.0),
-        "device": device_name(fitted.model.shift.device),
+        "device": device_name(table.model.device),
         "best_step": network.get("best_step", 0),
         "best_validation_log_prob": network.get("validation_log_prob"),
-        "mixture": fitted.about["mixture"],
+        "mixture": table.about["mixture"],
         "history": network.get("history", []),
         "energy_from": network.get("energy_from"),
     }
-    lenses = fitted.about.get("lenses", [])
+    table.about = {**about, "training": training}
     if file is not None:
         make_folder(file.parent)
-        save_model(fitted.model, file, **about, training=training, lenses=lenses)
-    return Trained(Member(fitted.model, order, lenses=lenses_from(lenses)), training)
+        table.save(file)
+    return Trained(table.in_order(splits.columns), training)
 
 
 def _identity(config: TableConfig, order: tuple[int, ...]) -> dict[str, Any]:

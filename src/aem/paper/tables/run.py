@@ -11,11 +11,11 @@ from aem.base.provenance import provenance
 from aem.base.settings import to_toml
 from aem.data import registry
 from aem.data.splits import TableSplits
-from aem.model.ensemble import Ensemble, column_orders, save_ensemble
 from aem.paper.tables.config import TableConfig, TableTask
 from aem.paper.tables.evaluate import Evaluator
 from aem.paper.tables.members import Trained, train_member
 from aem.paper.tables.symmetries import check_symmetries, views
+from aem.tables.ensemble import TableEnsemble, column_orders
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def train_members(
         for place, order in enumerate(orders)
     ]
     if count > 1 and not any(m.training.get("unfinished") for m in members):
-        ensemble = Ensemble([m.member for m in members], splits.columns)
         about = {"task": config.task.name, "preset": preset}
-        save_ensemble(ensemble, folder / "ensemble.safetensors", **about)
+        ensemble = TableEnsemble([m.member for m in members], about)
+        ensemble.save(folder / "ensemble.safetensors")
     return members

@@ -6,13 +6,13 @@ many, each of which explains the columns in an order of its own.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from aem.data.splits import Table, TableSplits
 from aem.errors import AemError
-from aem.model.ensemble import Member
+from aem.model.transforms.symmetry import Symmetry
+from aem.tables.model import TableModel
 
 
 def symmetrised(splits: TableSplits, count: int) -> Table:
@@ -24,12 +24,13 @@ def symmetrised(splits: TableSplits, count: int) -> Table:
     return np.concatenate(images)
 
 
-def views(members: Sequence[Member], splits: TableSplits, count: int) -> list[Member]:
+def views(members: Sequence[TableModel], splits: TableSplits, count: int) -> list[TableModel]:
     """Every member, once for each of the first `count` symmetries."""
     if count == 1:
         return list(members)
     check_symmetries(splits, count)
-    return [replace(m, symmetry=s) for m in members for s in splits.symmetries[:count]]
+    maps = [Symmetry(tuple(map(tuple, s.tolist()))) for s in splits.symmetries[:count]]
+    return [member.behind(symmetry) for member in members for symmetry in maps]
 
 
 def check_symmetries(splits: TableSplits, count: int) -> None:

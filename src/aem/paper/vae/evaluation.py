@@ -17,17 +17,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Float
-from numpy.typing import NDArray
 from torch import Tensor
 
-from aem.base.progress import Report, silent
+from aem.base.progress import Report, named, silent
 from aem.conditionals.normalizer import Quadrature
-from aem.evaluation.importance import Watch, ignore
 from aem.evaluation.kde import KDE, fit_kde
-from aem.evaluation.resumable import Columns, Fingerprint, accumulate, remember, watching
+from aem.evaluation.resumable import Columns, Fingerprint, accumulate, remember
+from aem.evaluation.summary import mean_and_two_se, whole_split
 from aem.model.aem import AEM
 from aem.paper.vae.binarise import fixed_binarisation
 from aem.paper.vae.config import EvaluationConfig
@@ -68,35 +66,6 @@ def full_precision() -> Iterator[None]:
         torch.backends.cudnn.allow_tf32 = before
 
 
-def mean_and_two_se(values: Float[Tensor, " N"]) -> tuple[float | None, float | None]:
-    """The mean and twice its standard error, which one value does not have.
-
-    JSON has no infinity: a mean of −inf is None.
-    """
-    x: NDArray[np.float64] = values.double().cpu().numpy()
-    if not np.isfinite(x).all():
-        return None, None
-    spread = float(2 * x.std(ddof=1) / len(x) ** 0.5) if len(x) > 1 else None
-    return float(x.mean()), spread
-
-
-def whole_split(
-    ours: Float[Tensor, " n"], theirs: Float[Tensor, " N"]
-) -> tuple[float | None, float | None]:
-    """The mean over N images of a score known on the first n, and twice its standard error.
-
-    `theirs` is known on all and goes up and down with `ours`, so that its mean over all plus the mean
-    difference on n is much better known than the mean over n.
-    """
-    n, total = len(ours), len(theirs)
-    difference = (ours - theirs[:n]).double()
-    if n < 2 or not bool(difference.isfinite().all()):
-        return None, None
-    mean = theirs.double().mean() + difference.mean()
-    variance = ours.double().var() / total + difference.var() * (1 / n - 1 / total)
-    return float(mean), 2 * float(variance.sqrt())
-
-
 def summary(bounds: Bounds, baseline: Bounds | None = None) -> dict[str, Any]:
     """Plain numbers for a result file; against the baseline, differences on the same images."""
     record: dict[str, Any] = {"images": len(bounds.elbo)}
@@ -121,9 +90,19 @@ def summary(bounds: Bounds, baseline: Bounds | None = None) -> dict[str, Any]:
             difference = mean_and_two_se(ours - theirs[:n])
             record[f"{name}_over_proposal"], record[f"{name}_over_proposal_2se"] = difference
             if n < len(theirs):
-                whole = whole_split(ours, theirs)
+                whole = _whole_split(ours, theirs)
                 record[f"{name}_whole_split"], record[f"{name}_whole_split_2se"] = whole
     return record
+
+
+def _whole_split(
+    ours: Float[Tensor, " n"], theirs: Float[Tensor, " N"]
+) -> tuple[float | None, float | None]:
+    """The bound over N images of a prior that has seen the first n; None where it is not finite."""
+    beside = theirs[: len(ours)]
+    if len(ours) < 2 or not bool((ours - beside).isfinite().all()):
+        return None, None
+    return whole_split(ours, beside, theirs)
 
 
 class Evaluation:
@@ -156,16 +135,15 @@ class Evaluation:
         chosen = order[: self.config.images].to(split.device)
         x = fixed_binarisation(split, TEST_SEED)[chosen, None]
         generator = torch.Generator(x.device).manual_seed(self.config.seed)
-        watch = _counter(self.report, "drawing latents", len(x))
         with full_precision():
-            return draw_posterior(vae, x, self.config.samples, generator, watch)
+            return draw_posterior(vae, x, self.config.samples, generator, self.report)
 
     def quick(self, name: str, prior: Prior, draws: Draws | None = None) -> Bounds:
         """Score all draws under a prior and keep the record."""
         draws = self.draws if draws is None else draws
         z = draws.z.flatten(0, 1)
         started = time.monotonic()
-        bounds = bounds_under(draws, prior(z, _counter(self.report, name, len(z))))
+        bounds = bounds_under(draws, prior(z, named(self.report, name)))
         self._keep(name, bounds, seconds=round(time.monotonic() - started, 2))
         return bounds
 
@@ -189,7 +167,7 @@ class Evaluation:
 
         def compute(z: Tensor, first: int) -> Columns:
             started = time.monotonic()
-            scores = priors(first)(z, ignore)
+            scores = priors(first)(z, silent)
             none = torch.zeros_like(scores.log_prob)
             found = {
                 "log_prob": scores.log_prob.cpu(),
@@ -208,7 +186,8 @@ class Evaluation:
             compute,
             block=block,
             seconds=self.config.seconds,
-            report=watching(self.report, name),
+            report=self.report,
+            what=name,
         )
         log_prob, error, unmet = (
             columns[key].to(self.device) for key in ("log_prob", "error", "unmet")
@@ -292,10 +271,9 @@ class Evaluation:
                 rows = aggregate_posterior(
                     self.vae, self.images.validation[: config.kde_fit_images]
                 )(config.seed)
-            watch = _counter(self.report, "fitting AEM-KDE", 2 * len(rows))
             memory = MEMORY[rows.device.type]
             return asdict(
-                fit_kde(model, rows, samples=config.kde_samples, memory=memory, watch=watch)
+                fit_kde(model, rows, samples=config.kde_samples, memory=memory, report=self.report)
             )
 
         fingerprint: Fingerprint = {
@@ -306,14 +284,3 @@ class Evaluation:
             "seed": config.seed,
         }
         return KDE(**remember(self.folder / "kernels.json", fingerprint, fit))
-
-
-def _counter(report: Report, what: str, total: int) -> Watch:
-    done = 0
-
-    def watch(rows: int) -> None:
-        nonlocal done
-        done += rows
-        report(what, done, total)
-
-    return watch

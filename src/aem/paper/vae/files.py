@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from aem.base.files import FORMAT, FORMAT_VERSION, read_tensors, write_tensors
+from aem.base.files import header, read_tensors, write_tensors
 from aem.base.settings import from_mapping, to_mapping
 from aem.config import ModelConfig
 from aem.errors import AemError
@@ -23,9 +23,7 @@ from aem.paper.vae.stages.latent import LatentModel
 def save_vae(vae: ConvolutionalVae, path: str | Path, **about: Any) -> None:
     """Save encoder and decoder; `about` may hold anything JSON can."""
     metadata = {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "kind": "vae",
+        **header("vae"),
         "config": to_mapping(vae.config),
         "about": about,
     }
@@ -68,18 +66,6 @@ def is_checkpoint(path: str | Path) -> bool:
     except AemError:
         return False
     return True
-
-
-def compact_checkpoint(path: str | Path, target: str | Path, *, half: bool = True) -> None:
-    """Write what `load_stage` reads of a checkpoint and nothing else: a fifth of it, or a tenth.
-
-    Without the optimiser's moments it cannot be resumed to the same bits, but gone on from.
-    """
-    tensors, metadata = read_tensors(Path(path), "checkpoint")
-    kept = {f"best.{name}": value for name, value in _best(tensors).items()}
-    if half:  # matrices alone: a float16 standardisation would be felt
-        kept = {name: v.half() if v.ndim > 1 else v for name, v in kept.items()}
-    write_tensors(Path(target), kept, metadata)
 
 
 def _best(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -212,7 +212,7 @@ class Experiment:
             sampler(images.train),
             draws,
             TRAIN_SEED,
-            lambda done: self.report("drawing latents to fit", done, draws),
+            self.report,
         )
         held_out = draw_table(sampler(images.validation), 1, VALIDATION_SEED)
         progress = fit(prior, rows, held_out, self.config.train, folder=folder, quiet=self.quiet)

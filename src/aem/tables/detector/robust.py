@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from aem.base.threads import libraries_alone
 from aem.model.mixture import central_rows
 from aem.tables.detector.views import Views
-from aem.tables.fit.automatic import Settings, fit_table
-from aem.tables.model import Fitted, TableModel
+from aem.tables.fit.automatic import FittedTable, Settings, fit_table
 
 Array = NDArray[np.float64]
 
@@ -42,7 +41,7 @@ def fit_robustly(
     settings: Settings,
     seed: int,
     device: str,
-) -> tuple[Fitted, NDArray[np.bool_]]:
+) -> tuple[FittedTable, NDArray[np.bool_]]:
     """Fit to rows of which a share may be outliers; also which of them took part."""
     kept = np.ones(len(rows), dtype=bool)
     plain = replace(settings, steps=0)
@@ -55,7 +54,7 @@ def fit_robustly(
         for _ in range(CONCENTRATIONS):
             some = _some(rows[kept], seed)
             coarse = fit_table(some, columns, settings=plain, most_components=most, seed=seed)
-            level = Views.of(TableModel(coarse), rows).score(rows)
+            level = Views.of(coarse.table, rows).score(rows)
             kept = level >= np.quantile(level, share)
     fitted = fit_table(
         rows[kept],

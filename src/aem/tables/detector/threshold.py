@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from aem.tables.detector.views import Views
 from aem.tables.fit.automatic import Settings, fit_table
-from aem.tables.model import Fitted, TableModel
+from aem.tables.model import TableModel
 
 Array = NDArray[np.float64]
 
@@ -23,7 +23,7 @@ FEW_ROWS, MANY_FOLDS, FOLDS = 600, 10, 4
 MOST_ROWS = 1000  # of a kind: more would not move the threshold enough to wait for
 
 
-def scores_by_fold(rows: Array, kept: NDArray[np.bool_], fitted: Fitted) -> Array:
+def scores_by_fold(rows: Array, kept: NDArray[np.bool_], fitted: TableModel) -> Array:
     """The score of each row by a mixture like the fitted one of the rows kept in other folds."""
     settings = Settings(components=fitted.about["mixture"]["components"], steps=0)
     seed = fitted.about["seed"]
@@ -32,8 +32,8 @@ def scores_by_fold(rows: Array, kept: NDArray[np.bool_], fitted: Fitted) -> Arra
     scores = np.empty(len(rows))
     for f in range(folds):
         others = rows[kept & (fold != f)]
-        again = fit_table(others, fitted.model.columns, settings=settings, seed=seed)
-        scores[fold == f] = Views.of(TableModel(again), rows[fold != f]).score(rows[fold == f])
+        again = fit_table(others, fitted.columns, settings=settings, seed=seed)
+        scores[fold == f] = Views.of(again.table, rows[fold != f]).score(rows[fold == f])
     return scores
 
 

@@ -11,7 +11,6 @@ side.
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from aem.model.mixture import JointMixture
@@ -50,7 +49,7 @@ def _looks(table: TableModel, x: Array) -> Array:
     """Log densities [B, 3]: as it is, blurred, and column by column."""
     model = table.exact
     joint = JointMixture(*model.head.anchored_to())
-    z = model.standardise(torch.from_numpy(x)).cpu().numpy()
+    z = model.standardise(table.read(x)).cpu().numpy()
     return np.stack(
         (table.score(x).total, joint.blurred(BLUR).log_prob(z), joint.by_column(z).sum(1)), axis=1
     )

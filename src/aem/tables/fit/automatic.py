@@ -8,13 +8,13 @@ Then the proposals, from two anchors: that mixture, and a single Gaussian whose 
 network may make mixtures of as it likes. The first is better where columns are few, the second where
 they are many and a mixture knows its own rows too well; held-out rows choose. Last the energies, which
 learn what the better of the two misses. Each stops when held-out rows no longer gain, and where they
-gain nothing at all, the mixture alone stays. Columns whose rows crowd are seen through a lens in all of
-this, if a small mixture likes held-out rows better so.
+gain nothing at all, the mixture alone stays. Heavy-tailed columns are transformed to normal scores in
+all of this, if a small mixture gives held-out rows a higher density then.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -31,10 +31,12 @@ from aem.config import ModelConfig, TrainConfig
 from aem.errors import AemError
 from aem.model.aem import AEM
 from aem.model.mixture import JointMixture, Rows, fit_mixture
-from aem.model.transforms.normal_scores import Lens, crowding, lenses_for, log_slopes, through
+from aem.model.transforms.base import Chain
+from aem.model.transforms.normal_scores import crowding, heavy_tailed
+from aem.model.transforms.offset import Offset
 from aem.nn.features import LOWEST_FREQUENCY, supported_frequency
 from aem.tables.discrete import Discrete, dequantise, lattice, recognise
-from aem.tables.model import Fitted
+from aem.tables.model import TableModel
 from aem.training.checkpoint import Progress
 from aem.training.loop import fit, validation_scores
 from aem.training.proposal import proposal_score, train_proposal
@@ -59,7 +61,7 @@ AFFORDABLE, ENERGIES_AFFORDABLE = 100_000, 40_000
 # With many columns the waves of each are more than the rows can teach; a wider network is not.
 MANY_COLUMNS = 15
 MIN_SCALE = 1e-3
-LOOKING = 16  # components that tell whether lenses help
+LOOKING = 16  # components that tell whether normal scores help
 MOST_CROWDING = 32.0
 COPIES = 16  # of a single Gaussian, for the network to make a mixture of
 SCALE_OF_COPIES = 0.5  # of the Gaussian's, at first
@@ -88,6 +90,14 @@ class Settings:
 
 
 @dataclass(frozen=True)
+class FittedTable:
+    """A model, and which of the rows it was fitted to did not train it but judged."""
+
+    table: TableModel
+    held_out: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=bool))
+
+
+@dataclass(frozen=True)
 class Plan:
     """How to train the proposals, and then the energies."""
 
@@ -108,7 +118,7 @@ def fit_table(
     device: str = "auto",
     report: Report = silent,
     quiet: bool = True,
-) -> Fitted:
+) -> FittedTable:
     """Fit a model to the rows of a table without being told how.
 
     Rows marked as `judges` say when to stop, and train nothing; otherwise some are chosen.
@@ -128,9 +138,11 @@ def fit_table(
     unseen_rows = min(max(len(x) // HELD_OUT, 1), MOST_HELD_OUT) if plan else 0
     held_out = rng.permutation(len(x)) < unseen_rows if judges is None else judges
     raw = dequantise(x, columns, discrete, rng)
-    lenses = _lenses(raw[~held_out], raw[held_out], columns, discrete, seed) if networks else ()
-    offsets = far_from_zero(through(lenses, columns, x))
-    spread = through(lenses, columns, raw) - offsets
+    transform = _transform(raw[~held_out], raw[held_out], columns, discrete, seed, networks)
+    offsets = far_from_zero(_through(transform, x))
+    if offsets.any():
+        transform = transform.then(Offset(tuple(offsets.tolist())))
+    spread = _through(transform, raw)
     check_table(spread, columns=columns, for_fitting=True)
     train, validation = spread[~held_out], spread[held_out]
     z, unseen = _standardised(train, validation)
@@ -143,19 +155,14 @@ def fit_table(
         "rows": len(x),
         "seed": seed,
         "mixture": chosen,
-        "discrete": [column.as_record() for column in discrete],
         "network": None,
     }
-    if offsets.any():
-        about["offsets"] = {name: float(o) for name, o in zip(columns, offsets, strict=True) if o}
-    if lenses:
-        about["lenses"] = [asdict(lens) for lens in lenses]
     anchored = _anchored(joint, 1, model_config, train, columns, seed)
     if plan is None:
-        return Fitted(anchored.eval(), tuple(discrete), about, held_out)
+        return FittedTable(TableModel(anchored.eval(), transform, discrete, about), held_out)
     draws = min(DRAWS, max(MOST_DRAWN_ROWS // len(train), 1)) if discrete else 1
     many = [train] + [
-        through(lenses, columns, dequantise(raw[~held_out], columns, discrete, rng)) - offsets
+        _through(transform, dequantise(raw[~held_out], columns, discrete, rng))
         for _ in range(draws - 1)
     ]  # in its cell each value is drawn anew
     models = []
@@ -164,11 +171,22 @@ def fit_table(
     if not keep_mixture:
         gaussian = fit_mixture(z, 1, float(z.shape[1]), seed).with_wide_component(z)
         models.append(_anchored(gaussian, COPIES, model_config, train, columns, seed))
-    log_volume = float(log_slopes(lenses, columns, raw[held_out]).mean())
+    log_volume = _mean_log_det(transform, raw[held_out])
     model, about["network"] = _train(
         anchored, models, np.concatenate(many), validation, plan, log_volume, quiet
     )
-    return Fitted(model, tuple(discrete), about, held_out)
+    return FittedTable(TableModel(model, transform, discrete, about), held_out)
+
+
+def _through(transform: Chain, x: Array) -> Array:
+    """Rows as the model reads them."""
+    read: Array = transform.forward(torch.from_numpy(x)).numpy()
+    return read
+
+
+def _mean_log_det(transform: Chain, x: Array) -> float:
+    """What the log densities of rows are more than those of what the model reads, on average."""
+    return float(transform.log_det(torch.from_numpy(x)).numpy().mean())
 
 
 def _standardised(train: Array, validation: Array) -> tuple[Array, Array]:
@@ -176,21 +194,28 @@ def _standardised(train: Array, validation: Array) -> tuple[Array, Array]:
     return (train - shift) / scale, (validation - shift) / scale
 
 
-def _lenses(
-    train: Array, validation: Array, columns: list[str], discrete: Sequence[Discrete], seed: int
-) -> tuple[Lens, ...]:
-    """Lenses for crowded columns, if through them a small mixture suits held-out rows better."""
-    lenses = lenses_for(train, columns, [column.column for column in discrete])
-    if not lenses:
-        return ()
+def _transform(
+    train: Array,
+    validation: Array,
+    columns: list[str],
+    discrete: Sequence[Discrete],
+    seed: int,
+    networks: bool,
+) -> Chain:
+    """Normal scores of heavy-tailed columns, if a small mixture then suits held-out rows better."""
+    plain = Chain()
+    transformed = Chain(heavy_tailed(train, [columns.index(c.column) for c in discrete]))
+    if not networks or not transformed.parts:
+        return plain
     scores = []
-    for some in ((), lenses):
-        a, b = (through(some, columns, rows) for rows in (train, validation))
+    for some in (plain, transformed):
+        a, b = (_through(some, rows) for rows in (train, validation))
         z, unseen = _standardised(a, b)
         mixture = fit_mixture(z, LOOKING, float(len(columns)), seed, CHOOSING)
         score = mixture.with_wide_component(z).log_prob(unseen) - np.log(a.std(0)).sum()
-        scores.append(float((score + log_slopes(some, columns, validation)).mean()))
-    return lenses if scores[1] > scores[0] else ()
+        log_det = some.log_det(torch.from_numpy(validation)).numpy()
+        scores.append(float((score + log_det).mean()))
+    return transformed if scores[1] > scores[0] else plain
 
 
 def _generalises(joint: JointMixture, z: Array, unseen: Array) -> bool:

@@ -128,7 +128,7 @@ def _look(table: TableModel, x: Array, log_density: Array) -> _Look:
 def _conditionals(table: TableModel, x: Array) -> tuple[Array, Array]:
     """Points [B, D, L] in the units of the data, and the probability between neighbours."""
     model = table.exact
-    rows = torch.from_numpy(table.seen(x)).to(model.shift.device)
+    rows = table.read(x)
     flat = model.conditionals(model.standardise(rows)).flatten()
     # Evenly spaced levels, and closer and closer ones towards the ends.
     even = torch.linspace(0, 1, LEVELS - 18, dtype=torch.float64)[1:-1]
@@ -145,10 +145,11 @@ def _conditionals(table: TableModel, x: Array) -> tuple[Array, Array]:
         mass = z.diff(dim=-1) * 0.5 * (height[:, 1:] + height[:, :-1])
     mass = mass / mass.sum(-1, keepdim=True)
     shape = (*x.shape, -1)
-    grid = _numpy(z.reshape(shape) * model.scale[:, None] + model.centre(rows)[..., None])
-    for d, lens in table.lenses.items():
-        grid[:, d] = lens.inverse(grid[:, d])
-    return grid, _numpy(mass.reshape(shape))
+    units = model.standardisation
+    read = z.reshape(shape) * units.scale[:, None] + units.centre(rows)[..., None]
+    # Every point of a column's grid is inverted by itself, as columns are transformed one by one.
+    grid = table.transform.inverse(read.transpose(-1, -2)).transpose(-1, -2)
+    return _numpy(grid), _numpy(mass.reshape(shape))
 
 
 def _numpy(values: Tensor) -> Array:

@@ -21,8 +21,6 @@ class LatentConfig:
 class LatentModel(nn.Module):
     """A VAE and the prior it is trained with; None is the standard normal."""
 
-    columns: tuple[str, ...] = ()  # images have none
-
     def __init__(self, vae: ConvolutionalVae, prior: AEM | None = None) -> None:
         super().__init__()
         self.vae, self.prior = vae, prior

@@ -8,7 +8,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from aem.base.names import TableError, listed, match_names
+from aem.base.names import TableError, listed, places
 
 Array = NDArray[np.float64]
 
@@ -34,17 +34,11 @@ def column_labels(frame: Any) -> dict[str, Hashable]:
 
 
 def frame_columns(frame: Any, wanted: Sequence[str] | None = None) -> tuple[list[str], Array]:
-    """Names and numbers [B, D] of a frame, or of the wanted columns by name and in that order.
-
-    With wanted columns a frame must have exactly those: one it lacks, or one the model has never
-    seen, is an error, an order of its own is not.
-    """
+    """Names and numbers [B, D] of a frame, or of the columns of a model in its own order."""
     names = list(column_labels(frame))
     table = nw.from_native(frame, eager_only=True)
     series = {name: table[:, place] for place, name in enumerate(names)}
-    if wanted is not None:
-        match_names(names, wanted)
-    chosen = list(wanted) if wanted is not None else names
+    chosen = names if wanted is None else [names[place] for place in places(names, wanted)]
     refused = [name for name in chosen if not _is_number(series[name])]
     if refused:
         raise TableError(

@@ -1,0 +1,67 @@
+"""The map an AEM itself begins with: columns less their means, in deviations."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from aem.model.transforms.base import Transform
+
+
+class Affine(Transform, nn.Module):
+    """Standardised columns, z = (x − shift) / scale.
+
+    Part of a model: it moves with it to other devices and types, and its file holds it.
+
+    Parameters
+    ----------
+    shift
+        what is subtracted from each column, usually its mean.
+    scale
+        what each column is then divided by, usually its standard deviation.
+    """
+
+    shift: Tensor
+    scale: Tensor
+
+    def __init__(self, shift: Float[Tensor, " D"], scale: Float[Tensor, " D"]) -> None:
+        super().__init__()
+        self.register_buffer("shift", shift)
+        self.register_buffer("scale", scale)
+
+    @classmethod
+    def identity(cls, features: int) -> "Affine":
+        """Leave columns as they are."""
+        return cls(torch.zeros(features), torch.ones(features))
+
+    def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        """From the units of the data to what networks see; float64 until the last rounding."""
+        x = x.double()
+        return ((x - self.centre(x)) / self.scale.to(x)).to(self.shift)
+
+    def inverse(self, y: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        """Back to the units of the data."""
+        return self.shift + self.scale * y
+
+    def log_slopes(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        """Return −log scale, whatever the row."""
+        return self.log_slope.expand(x.shape)
+
+    @property
+    def log_slope(self) -> Float[Tensor, " D"]:
+        """log |dz_d / dx_d|, which is the same everywhere."""
+        return -self.scale.log()
+
+    def centre(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        """Where each column is centred for rows with such columns before it."""
+        return self.shift.to(x).expand_as(x)
+
+    @property
+    def spans(self) -> Float[Tensor, "D D"]:
+        """What a unit of each z adds to each column of the data."""
+        return torch.diag(self.scale.double())
+
+    @property
+    def deviations(self) -> Float[Tensor, " D"]:
+        """Of the columns of the data, where those of z are one and uncorrelated."""
+        lengths: Tensor = torch.linalg.vector_norm(self.spans, dim=1)
+        return lengths.to(self.scale)

@@ -1,0 +1,109 @@
+"""What a transform is, and how several become one.
+
+A transform y = t(x) carries rows of a table to what a model reads. A density of y is one of x, too:
+log p(x) = log p(y) + log |det dt/dx|.
+
+To write a new one, derive from `Transform` and supply `forward`, `inverse` and `log_slopes`. One that
+belongs to a table is also a frozen dataclass of plain numbers with a `kind`, listed in
+`aem.model.transforms.records`: files hold it as the mapping that `record` gives.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+from jaxtyping import Float
+from torch import Tensor
+
+from aem.errors import AemError
+
+
+class Transform(ABC):
+    """An invertible map of rows of D columns."""
+
+    @abstractmethod
+    def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        """Map rows of the table to what the model reads."""
+
+    @abstractmethod
+    def inverse(self, y: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        """Map what the model reads back to rows of the table."""
+
+    @abstractmethod
+    def log_slopes(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        """Return log |dy_d / dx| by column of y: terms whose sum is log |det dy/dx|.
+
+        They are what a log density of y_d given the columns before it has to be raised by to be one
+        in the units of the table. Where a map mixes columns only their sum has a meaning.
+        """
+
+    def log_det(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B"]:
+        """Return log |det dy/dx| of rows x."""
+        return self.log_slopes(x).sum(-1)
+
+
+class TableTransform(Transform):
+    """A transform of plain numbers, which a table owns and a file holds as a mapping."""
+
+    kind: ClassVar[str]
+
+    def record(self) -> dict[str, Any]:
+        """Return what a file holds."""
+        return {"kind": self.kind, **asdict(self)}  # type: ignore[call-overload]
+
+    def check(self, features: int) -> None:
+        """Refuse a table of another number of columns."""
+
+    def reorder(self, terms: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        """Carry terms by column of x to the columns of y: only a change of order moves them."""
+        return terms
+
+
+@dataclass(frozen=True)
+class Chain(Transform):
+    """Transforms one after the other; none at all is the identity.
+
+    Parameters
+    ----------
+    parts
+        the transforms, the one nearest to the table first.
+    """
+
+    parts: tuple[TableTransform, ...] = ()
+
+    def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        """Map rows through all parts."""
+        for part in self.parts:
+            x = part.forward(x)
+        return x
+
+    def inverse(self, y: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        """Map rows back through all parts, the last first."""
+        for part in reversed(self.parts):
+            y = part.inverse(y)
+        return y
+
+    def log_slopes(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        """Add up the terms of all parts, by column of what the last one gives."""
+        total = x.new_zeros(x.shape)
+        for part in self.parts:
+            total = part.reorder(total) + part.log_slopes(x)
+            x = part.forward(x)
+        return total
+
+    def then(self, *further: TableTransform) -> "Chain":
+        """Return this chain with further parts behind it."""
+        return Chain((*self.parts, *further))
+
+    def check(self, features: int) -> None:
+        """Refuse a table of another number of columns than the parts were made for."""
+        for part in self.parts:
+            part.check(features)
+
+
+def require_finite(name: str, numbers: Sequence[float]) -> None:
+    """Refuse numbers that no file of ours holds."""
+    if not all(isinstance(n, int | float) and math.isfinite(n) for n in numbers):
+        raise AemError(f"{name} has numbers that are not finite")

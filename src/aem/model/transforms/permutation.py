@@ -1,0 +1,51 @@
+"""The columns of a table in another order."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from aem.errors import AemError
+from aem.model.transforms.base import TableTransform
+
+
+@dataclass(frozen=True)
+class Permutation(TableTransform):
+    """y_d = x_{order[d]}.
+
+    Parameters
+    ----------
+    order
+        for each column of the model, the column of the table that it is.
+    """
+
+    kind: ClassVar[str] = "permutation"
+
+    order: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if sorted(self.order) != list(range(len(self.order))):
+            raise AemError(f"the order {self.order} does not name each column once")
+
+    def check(self, features: int) -> None:
+        """Refuse a table of another number of columns."""
+        if len(self.order) != features:
+            raise AemError(f"an order of {len(self.order)} columns for a table of {features}")
+
+    def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        """Columns in the order of the model."""
+        return x[..., list(self.order)]
+
+    def inverse(self, y: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        """Columns in the order of the table."""
+        return y[..., sorted(range(len(self.order)), key=self.order.__getitem__)]
+
+    def log_slopes(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        """Return zeros: an order changes no volume."""
+        return torch.zeros_like(x)
+
+    def reorder(self, terms: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        """Terms go with their columns."""
+        return self.forward(terms)

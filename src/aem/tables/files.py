@@ -1,0 +1,141 @@
+"""Files of models of tables: one model, or an ensemble of them."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from aem.base.files import as_mapping, blaming_file, header, read_tensors, write_tensors
+from aem.errors import AemError
+from aem.model.files import NUMBER, OF_A_TABLE, model_entry, read_columns, read_model
+from aem.model.transforms.permutation import Permutation
+from aem.model.transforms.records import from_records, to_records
+from aem.tables.discrete import Discrete
+from aem.tables.ensemble import TableEnsemble
+from aem.tables.model import TableModel
+
+DISCRETE = "discrete"  # the kind of a column whose values are counted
+ENSEMBLE = "ensemble"
+
+
+def save_table(table: TableModel, path: str | Path, kind: str = "model", **further: Any) -> None:
+    """Write a model of a table.
+
+    Parameters
+    ----------
+    table
+        the model.
+    path
+        the file to write, whole or not at all.
+    kind
+        what else the file is, where it is more than a model.
+    further
+        more keys of the file, each of which JSON can hold.
+    """
+    metadata = {
+        **header(kind),
+        "columns": _columns(table),
+        **_member(table),
+        "about": table.about,
+        **further,
+    }
+    write_tensors(Path(path), table.model.state_dict(), metadata)
+
+
+def save_ensemble(ensemble: TableEnsemble, path: str | Path) -> None:
+    """Write all members of an ensemble to one file."""
+    tensors = {
+        f"{place}.{name}": tensor
+        for place, member in enumerate(ensemble.members)
+        for name, tensor in member.model.state_dict().items()
+    }
+    metadata = {
+        **header(ENSEMBLE),
+        "columns": _columns(ensemble),
+        "members": [_member(member) for member in ensemble.members],
+        "about": ensemble.about,
+    }
+    write_tensors(Path(path), tensors, metadata)
+
+
+def load_table(path: str | Path, device: str | torch.device = "cpu") -> TableModel | TableEnsemble:
+    """Read whatever model of a table a file holds.
+
+    Parameters
+    ----------
+    path
+        a file that a command or `save` wrote.
+    device
+        where the models will be.
+    """
+    return _read(Path(path), (*OF_A_TABLE, ENSEMBLE), device)
+
+
+def load_single(path: str | Path, device: str | torch.device = "cpu") -> TableModel:
+    """Read the one model in a file; an ensemble is refused."""
+    table = _read(Path(path), OF_A_TABLE, device)
+    assert isinstance(table, TableModel)
+    return table
+
+
+def _read(
+    path: Path, kinds: Sequence[str], device: str | torch.device
+) -> TableModel | TableEnsemble:
+    tensors, metadata = read_tensors(path, *kinds)
+    with blaming_file(path, metadata["kind"]):
+        entries = read_columns(metadata["columns"])
+        about = as_mapping(metadata.get("about") or {}, "about")
+        if metadata["kind"] != ENSEMBLE:
+            return _read_member(metadata, tensors, entries, about, device)
+        members = []
+        for place, entry in enumerate(metadata["members"]):
+            start = f"{place}."
+            own = {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
+            members.append(_read_member(as_mapping(entry, "members"), own, entries, {}, device))
+        return TableEnsemble(members, about)
+
+
+def _columns(table: TableModel | TableEnsemble) -> list[dict[str, Any]]:
+    discrete = {column.column: column.as_record() for column in table.discrete}
+    entries: list[dict[str, Any]] = []
+    for name in table.columns:
+        own = {k: v for k, v in discrete.get(name, {}).items() if k != "column"}
+        entries.append({"name": name, "kind": DISCRETE if own else NUMBER, **own})
+    return entries
+
+
+def _member(table: TableModel) -> dict[str, Any]:
+    return {"transforms": to_records(table.transform), "model": model_entry(table.model)}
+
+
+def _read_member(
+    entry: Mapping[str, Any],
+    tensors: Mapping[str, Tensor],
+    entries: Sequence[dict[str, Any]],
+    about: dict[str, Any],
+    device: str | torch.device,
+) -> TableModel:
+    names = [column["name"] for column in entries]
+    transform = from_records(entry["transforms"], len(names))
+    ordered = list(names)
+    for part in transform.parts:
+        if isinstance(part, Permutation):
+            ordered = [ordered[place] for place in part.order]
+    model = read_model(entry["model"], tensors, ordered, device)
+    return TableModel(model, transform, _read_discrete(entries), about, names)
+
+
+def _read_discrete(entries: Sequence[dict[str, Any]]) -> list[Discrete]:
+    found = []
+    for column in entries:
+        if column["kind"] == DISCRETE:
+            own = {k: v for k, v in column.items() if k not in ("name", "kind")}
+            found.append(Discrete.from_record({**own, "column": column["name"]}))
+        elif column["kind"] != NUMBER:
+            raise AemError(
+                f"column '{column['name']}' is of kind '{column['kind']}', which this aem does not "
+                "know: the file may be from a newer version"
+            )
+    return found

@@ -1,0 +1,182 @@
+"""The four scores of a table's rows: by quadrature, importance sampling, AEM-KDE and the proposal.
+
+For one model of a table as for an ensemble, whose members are scored one after the other and mixed.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from aem.base.progress import Report, part_of, silent
+from aem.conditionals.normalizer import Quadrature
+from aem.config import ModelConfig
+from aem.errors import AemError
+from aem.evaluation.importance import MEMORY, importance_scores
+from aem.evaluation.kde import KDE, fit_kde
+from aem.evaluation.side_by_side import Estimate, Exact
+from aem.model.scoring import without_density
+from aem.model.transforms.records import to_records
+from aem.tables.ensemble import TableEnsemble, mixture_error, mixture_log_prob
+from aem.tables.model import TableModel
+
+
+@dataclass(frozen=True)
+class MemberConfigs:
+    """Settings of the members of an ensemble, as a result file tells them."""
+
+    members: tuple[ModelConfig, ...]
+
+
+@dataclass(frozen=True)
+class TableScores:
+    """Scores of rows in the units of the table, float64.
+
+    Parameters
+    ----------
+    members
+        the models; one of them alone is its own mixture.
+    memory
+        bytes that importance sampling and AEM-KDE may work with.
+    """
+
+    members: tuple[TableModel, ...]
+    memory: int = MEMORY
+
+    @classmethod
+    def of(cls, table: TableModel | TableEnsemble, memory: int = MEMORY) -> "TableScores":
+        """The scores of a model or an ensemble."""
+        members = table.members if isinstance(table, TableEnsemble) else (table,)
+        return cls(members, memory)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return self.members[0].columns
+
+    @property
+    def device(self) -> torch.device:
+        """Where the models are."""
+        return self.members[0].model.device
+
+    @property
+    def config(self) -> Any:
+        """Settings of the model, or of all members."""
+        configs = tuple(member.model.config for member in self.members)
+        return configs[0] if len(configs) == 1 else MemberConfigs(configs)
+
+    @property
+    def no_kernels(self) -> str | None:
+        """Why there is no AEM-KDE, if there is none."""
+        if self.members[0].discrete:
+            return "AEM-KDE is a density of values, and this table has discrete columns"
+        return None
+
+    def digest(self) -> str:
+        """A fingerprint of all that decides the scores."""
+        state = hashlib.sha256()
+        for member in self.members:
+            discrete = [column.as_record() for column in member.discrete]
+            plain = [to_records(member.transform), discrete, member.columns]
+            state.update(json.dumps(plain).encode())
+            for name, tensor in member.model.state_dict().items():
+                state.update(name.encode())
+                state.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+        return state.hexdigest()
+
+    @torch.no_grad()
+    def proposal(self, x: Float[Tensor, "B D"]) -> Float[Tensor, " B"]:
+        """Log density of the proposal alone."""
+        return mixture_log_prob(torch.stack([m.log_proposal(x).sum(-1) for m in self.members]))
+
+    @torch.no_grad()
+    def quadrature(self, x: Float[Tensor, "B D"], settings: Quadrature) -> Exact:
+        """Log density with computed normalisers, and its error."""
+        scores = [m.scores(x, settings) for m in self.members]
+        total = torch.stack([s.log_prob.sum(-1) for s in scores])
+        reached = torch.stack([(s.log_prob - torch.log1p(-s.outside)).sum(-1) for s in scores])
+        error = torch.stack([s.error.sum(-1) for s in scores])
+        nodes = torch.stack([s.nodes.double().mean(-1) for s in scores])
+        return Exact(
+            mixture_log_prob(total),
+            mixture_error(total, error),
+            mixture_log_prob(reached),
+            nodes.mean(0),
+        )
+
+    def quadrature_by_row(
+        self, x: Float[Tensor, "B D"], settings: Quadrature
+    ) -> dict[str, Float[Tensor, " B"]]:
+        """All that the quadrature knows of each row; NaN for rows that have no density."""
+        exists = ~self.without_density(x)
+        found = vars(self.quadrature(x[exists], settings))
+        return {name: _spread(values, exists) for name, values in found.items()}
+
+    def without_density(self, x: Float[Tensor, "B D"]) -> Bool[Tensor, " B"]:
+        """Rows that some member has no density for, as the paper's literal energy allows."""
+        each = [without_density(m.exact, m.transform.forward(x)) for m in self.members]
+        return torch.stack(each).any(0)
+
+    def importance(
+        self, x: Float[Tensor, "B D"], samples: int, seed: int = 0, report: Report = silent
+    ) -> Estimate:
+        """The paper's score: normalisers estimated from draws, other ones for every member."""
+        total, bias = [], []
+        for place, member in enumerate(self.members):
+            scores = importance_scores(
+                member.model,
+                member.transform.forward(x),
+                samples=samples,
+                seed=seed * len(self.members) + place,
+                memory=self.memory,
+                report=part_of(report, place, len(self.members)),
+            )
+            terms = scores.log_prob
+            if member.cells:
+                terms = member.with_estimated_cells(terms, x, scores.log_z)
+            total.append((terms + member.transform.log_slopes(x)).sum(-1))
+            bias.append(scores.bias.sum(-1))
+        log_prob = torch.stack(total)
+        return Estimate(mixture_log_prob(log_prob), mixture_error(log_prob, torch.stack(bias)))
+
+    def fit_kde(
+        self, validation: Float[Tensor, "B D"], samples: int, seed: int = 0, report: Report = silent
+    ) -> list[KDE]:
+        """Each member's bandwidth and weight of the proposal, fitted on validation rows."""
+        if self.no_kernels:
+            raise AemError(self.no_kernels)
+        members = len(self.members)
+        return [
+            fit_kde(
+                m.model,
+                m.transform.forward(validation),
+                samples=samples,
+                seed=seed,
+                memory=self.memory,
+                report=part_of(report, place, members),
+            )
+            for place, m in enumerate(self.members)
+        ]
+
+    def kde(
+        self, kernels: Sequence[KDE], x: Float[Tensor, "B D"], report: Report = silent
+    ) -> Float[Tensor, " B"]:
+        """AEM-KDE."""
+        parts = []
+        for place, (kernel, m) in enumerate(zip(kernels, self.members, strict=True)):
+            told = part_of(report, place, len(self.members))
+            read = m.transform.forward(x)
+            terms = kernel.log_prob(m.model, read, memory=self.memory, report=told)
+            parts.append((terms + m.transform.log_slopes(x)).sum(-1))
+        return mixture_log_prob(torch.stack(parts))
+
+
+def _spread(values: Float[Tensor, " N"], where: Bool[Tensor, " B"]) -> Float[Tensor, " B"]:
+    full = values.new_full(where.shape, torch.nan)
+    full[where] = values
+    return full
