@@ -63,6 +63,10 @@ class ModelConfig:
     gamma: int = 64  # width of the context vector γ
     # energy network
     energy: Literal["relative", "literal"] = "relative"
+    # Of a literal energy: the most that log p̃ may be, and whether there is such a bound. Where it lies
+    # makes no difference to the density.
+    energy_bound: float = 0.0
+    energy_bounded: bool = True
     energy_hidden: int = 128
     energy_blocks: int = 4
     # Whether those are residual blocks of two layers each, or plain layers.
@@ -103,6 +107,11 @@ class ModelConfig:
             raise AemError(
                 f"proposal '{self.proposal}' needs bounds, a (low, high) pair for each column"
             )
+        if self.energy == "relative" and (self.energy_bound or not self.energy_bounded):
+            raise AemError(
+                "a relative energy is bounded by its proposal: energy_bound and energy_bounded are "
+                "for energy 'literal'"
+            )
         if self.whiten and not self.standardise:
             raise AemError("whiten makes columns of its own, which cannot be seen as they are")
         if self.whiten and (bounded or self.lattice):
@@ -122,6 +131,8 @@ class TrainConfig:
     # Steps in which the learning rate rises to that; a Transformer's first ones are rough.
     rise: int = 0
     warmup: int = 0  # steps that train the proposal alone
+    # Whether in these steps the energy's share of the objective rises in proportion instead, to one.
+    warmup_linear: bool = False
     nodes: int = 20  # S
     estimator: Literal["importance", "ranking"] = "ranking"
     stratified: bool = True

@@ -1,6 +1,7 @@
 import itertools
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -131,6 +132,22 @@ def test_divergence_is_found(formula: Callable[[Tensor], Tensor]) -> None:
     computed = solve(conditionals)
     assert computed.log_z.tolist() == [math.inf]
     assert not bool(computed.converged.any())
+
+
+@pytest.mark.parametrize("formula", [lambda x: x, lambda x: -x, lambda x: 0 * x, torch.square])
+def test_divergence_of_an_energy_without_a_bound_is_found(
+    formula: Callable[[Tensor], Tensor],
+) -> None:
+    computed = solve(replace(given(formula), bound=None))
+    assert computed.log_z.tolist() == [math.inf]
+
+
+@pytest.mark.parametrize("top", [-3000.0, -5.0, 0.0, 5.0, 3000.0])
+def test_energies_without_a_bound_may_be_of_any_size(top: float) -> None:
+    """p̃ = exp(top − 2 |x|), a Laplace density times a number that no exponential can hold."""
+    computed = solve(replace(given(lambda x: top - 2 * x.abs()), bound=None), 1e-6)
+    assert float(computed.log_z[0]) == pytest.approx(top, abs=1e-5)
+    assert bool(computed.converged.all())
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -1,9 +1,12 @@
 import copy
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 from torch import Tensor, nn
 from torch.distributions import Normal
 
@@ -91,6 +94,73 @@ def test_fitting_the_standardisation_makes_units_irrelevant() -> None:
         assert z.mean(0).abs().max() < 1e-6 and (z.std(0, correction=0) - 1).abs().max() < 1e-6
         scores.append(aem().log_prob(torch.from_numpy(y)) + 2 * np.log(scale))
     torch.testing.assert_close(scores[0], scores[1], rtol=0, atol=1e-4)
+
+
+def test_where_a_literal_energy_is_bounded_makes_no_difference(
+    randomise: Callable[[nn.Module], None],
+) -> None:
+    """Of a bound b log p̃ is more by b, and log Z as well."""
+    bounds = {"proposal": "uniform", "bounds": ((-4.0, 4.0), (-4.0, 4.0))}
+    config = small(features=2, energy="literal", **bounds)
+    models = [AEM(config), AEM(replace(config, energy_bound=2.5))]
+    randomise(models[0])
+    models[1].load_state_dict(models[0].state_dict())
+    x = rows(20, 2).clamp(-4, 4)
+    plain, moved = (model.double().eval()().scores(x) for model in models)
+    torch.testing.assert_close(moved.log_prob, plain.log_prob, rtol=0, atol=1e-9)
+    torch.testing.assert_close(moved.log_z, plain.log_z + 2.5, rtol=0, atol=1e-9)
+
+
+def test_a_literal_energy_may_have_no_bound(randomise: Callable[[nn.Module], None]) -> None:
+    """Then p is in proportion to exp f, and some weights are larger than a bound would let them."""
+    bounds = {"proposal": "uniform", "bounds": ((-4.0, 4.0),)}
+    aem = AEM(small(features=1, energy="literal", energy_bounded=False, **bounds))
+    randomise(aem)
+    with torch.no_grad():
+        aem.energy.final.bias.fill_(20.0)
+    aem = aem.double().eval()
+    x = torch.linspace(-4, 4, 2001, dtype=torch.float64)[:, None]
+    with torch.no_grad():
+        f = aem.conditionals(x).network(x[..., None])[:, 0, 0]
+    expected = f - torch.trapezoid(f.exp(), x[:, 0]).log()
+    assert float(f.max()) > 10
+    torch.testing.assert_close(aem().log_prob(x), expected, rtol=0, atol=2e-3)
+
+
+def test_a_relative_energy_has_the_bound_it_has() -> None:
+    for changes in ({"energy_bound": 1.0}, {"energy_bounded": False}):
+        with pytest.raises(AemError, match="a relative energy is bounded by its proposal"):
+            small(**changes)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"network": "made", "activation": "elu"},
+        {"energy_residual": False, "energy_activation": "leaky_relu"},
+        {"network": "made", "energy_residual": False, "energy_activation": "softplus"},
+        {"activation": "sigmoid", "energy_activation": "sigmoid"},
+    ],
+    ids=["made", "plain energy", "both", "sigmoid"],
+)
+@pytest.mark.parametrize("context", [0, 2])
+def test_every_network_makes_a_density_that_is_drawn_from(
+    randomise: Callable[[nn.Module], None], settings: dict[str, Any], context: int
+) -> None:
+    """Mass one in the second conditional; PIT values of draws are those of the density."""
+    aem = AEM(small(features=2, context_features=context, hidden=8, frequencies=0, **settings))
+    randomise(aem)
+    aem = aem.eval()
+    given = torch.tensor([0.5, -1.0]) if context else None
+    x = torch.stack((torch.full((801,), 0.3), torch.linspace(-12, 12, 801)), -1).double()
+    with torch.no_grad():
+        log_p = aem(given).scores(x).log_prob
+    assert abs(float(torch.trapezoid(log_p[:, 1].exp(), x[:, 1])) - 1) < 5e-3
+    torch.manual_seed(1)
+    drawn = aem(given).sample((300,))
+    u = aem(given).cdf(drawn.double())
+    for column in u.unbind(-1):
+        assert stats.kstest(column.numpy(), "uniform").pvalue > 1e-3
 
 
 def test_columns_may_be_seen_as_they_are() -> None:

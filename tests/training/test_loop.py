@@ -4,6 +4,7 @@ import copy
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,14 @@ from torch import Tensor
 
 from aem import AEM, ModelConfig, TrainConfig
 from aem.conditionals.estimates import Estimator
+from aem.errors import Interrupted
 from aem.training import fit, loop
 from aem.training import objective as step
 from aem.training.loop import validation_scores
 from aem.training.objective import DensityStep
 from aem.training.optimizer import Descent
 from aem.training.schedule import averaging_decay
-from tests.support.short_runs import SHORT, TINY, TRAIN, VALIDATION, fresh, ring, run
+from tests.support.short_runs import SHORT, TINY, TRAIN, VALIDATION, assert_same, fresh, ring, run
 
 
 @pytest.mark.parametrize(
@@ -146,6 +148,51 @@ def bench(config: TrainConfig) -> Bench:
     rows = model.standardise(torch.from_numpy(TRAIN)).float()
     step = DensityStep(model, descent, config, rows, None)
     return Bench(model, average, descent, step)
+
+
+def test_the_energys_share_rises_in_a_linear_warm_up() -> None:
+    """Its gradient with it, while the proposal's is the same from the first step."""
+    config = replace(SHORT, warmup=8, warmup_linear=True)
+    model = fresh(replace(TINY, dropout=0.0, energy_dropout=0.0)).train()
+    z = model.standardise(torch.from_numpy(TRAIN[:32]))
+    descent = Descent(model, copy.deepcopy(model), config)
+    density = step.DensityStep(model, descent, config, z, None)
+    energy, proposal = [], []
+    for number in (0, 2, 6, 8, 20):
+        density.set_schedule(number)
+        torch.manual_seed(3)
+        loss = step.objective(model, z, None, config, density.phase(number), density.share)
+        first_layer = [
+            p for name, p in model.arnn.named_parameters() if name.startswith("initial.")
+        ]
+        own = list(model.energy.parameters()), first_layer
+        first, second = (torch.autograd.grad(loss, some, retain_graph=True) for some in own)
+        energy.append(torch.cat([g.flatten() for g in first]))
+        proposal.append(torch.cat([g.flatten() for g in second]))
+    descent.release()
+    assert not energy[0].any() and bool(energy[-1].any())
+    for share, gradient in zip((0.25, 0.75, 1.0), energy[1:], strict=False):
+        torch.testing.assert_close(gradient, share * energy[-1])
+    # Its part of γ comes and goes with the energy: the first layer's gradient is linear in the share.
+    torch.testing.assert_close(proposal[1], 0.75 * proposal[0] + 0.25 * proposal[-1])
+
+
+def test_a_linear_warm_up_goes_on_after_a_stop(tmp_path: Path) -> None:
+    config = replace(SHORT, warmup=15, warmup_linear=True)
+    whole = run(config)
+
+    with pytest.MonkeyPatch.context() as patch:
+        original = step.DensityStep.set_schedule
+
+        def dying(self: step.DensityStep, number: int) -> None:
+            if number == 9:
+                raise KeyboardInterrupt
+            original(self, number)
+
+        patch.setattr(step.DensityStep, "set_schedule", dying)
+        with pytest.raises(Interrupted):
+            run(config, tmp_path)
+    assert_same(run(config, tmp_path), whole)
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.5, 0.9])

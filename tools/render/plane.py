@@ -1,37 +1,51 @@
 """The tables of the tasks in the plane, from results/<task>/*.json and results/seeds/fast.json."""
 
+from typing import Any
+
 from tools.render.pages import markdown, result
 
 PLANE = ("spirals", "checkerboard", "diamond", "image", "einstein")
 
 
 def plane_table(preset: str) -> str:
-    """Distance from the best possible, task by task."""
+    """Distance from the best possible, task by task; estimates where runs have them."""
+    found = [(task, r) for task in PLANE if (r := result(f"{task}/{preset}")) is not None]
+    estimated = any(r.get("importance") for _, r in found)
     rows = []
-    for task in PLANE:
-        r = result(f"{task}/{preset}")
-        if r is not None:
-            rows.append(
-                [
-                    task,
-                    f"{r['limit']:.3f}",
-                    f"{r['proposal_gap']:.4f}",
-                    f"**{r['gap']:.4f}** ± {r['gap_2se']:.4f}",
-                    f"{r['test_log_prob_error']:.0e}",
-                    f"{r['steps']:,} steps, {r['seconds']:.0f} s",
-                    r["device"],
-                ]
-            )
+    for task, r in found:
+        importance = r.get("importance")
+        lost = r.get("rows_without_density", 0)
+        rows.append(
+            [
+                task,
+                f"{r['config']['task']['train_rows']:,}",
+                f"{r['limit']:.3f}",
+                f"{r['proposal_gap']:.4f}",
+                *([_gap(importance) if importance else ""] if estimated else []),
+                f"**{r['gap']:.4f}** ± {r['gap_2se']:.4f}" if r["gap"] is not None else "—",
+                *([f"{lost:,} of {r['quadrature']['rows']:,}" if importance else ""] * estimated),
+                "—" if r["gap"] is None else f"{r['test_log_prob_error']:.0e}",
+                f"{r['steps']:,} steps, {r['seconds']:.0f} s",
+                r["device"],
+            ]
+        )
     header = [
         "task",
+        "points",
         "best possible (nats)",
         "proposal below it",
-        "AEM below it",
+        *["AEM below it, estimated"] * estimated,
+        "AEM below it" + ", quadrature" * estimated,
+        *["rows without a density"] * estimated,
         "error of log p",
         "training",
         "device",
     ]
     return markdown(header, rows)
+
+
+def _gap(record: dict[str, Any]) -> str:
+    return f"{record['gap']:.4f} ± {record['gap_2se']:.4f}"
 
 
 def seeds_table() -> str:

@@ -12,7 +12,8 @@ s = softplus(f): the weight stays above e^(−M), so no energy, however wild, ca
 M nats below its proposal.
 
 Literal form (the paper's): p̃ = exp(−softplus(f)) and w = p̃ / q. Nothing makes f grow in the tails,
-so Z may be infinite; `aem.conditionals.normalizer` looks for that.
+so Z may be infinite; `aem.conditionals.normalizer` looks for that. The bound of log p̃, zero here, may
+be another number, which changes p̃ but not p; without one p̃ = exp(f).
 """
 
 import copy
@@ -44,6 +45,7 @@ class Conditionals:
     frequencies: Float[Tensor, "*#B F"]
     energy: EnergyNetwork
     form: EnergyForm
+    bound: float | None = 0.0  # of a literal log p̃; None for none
 
     def reach(self, dtype: torch.dtype) -> float:
         """How far out the network tells values apart."""
@@ -59,9 +61,14 @@ class Conditionals:
         return self.energy.at(x, self.frequencies, self.projected)
 
     def negative_energy(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
-        """From f to a number that is at most zero (without log q in either form)."""
-        s = softplus(self.network(x))
-        return -s / (1 + s / DEPTH) if self.form == "relative" else -s
+        """From f to log p̃, without log q in either form: at most zero, or what bounds a literal one."""
+        f = self.network(x)
+        if self.form == "relative":
+            s = softplus(f)
+            return -s / (1 + s / DEPTH)
+        if self.bound is None:
+            return f
+        return self.bound - softplus(f) if self.bound else -softplus(f)
 
     def log_weight(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
         """log p̃ − log q at each node; constant with respect to the proposal's parameters."""

@@ -216,7 +216,7 @@ def _offsets(chart: Chart, edges: Float[Tensor, " E"], chunk: int) -> Float[Tens
         own, places = chart.select(index), t.expand(len(index), -1)
         parts.append(own.log_weight(places, own.point(places)).amax(-1))
     highest = torch.cat(parts) if parts else edges.new_zeros(0)
-    return torch.where(highest < SMALLEST_LOG, highest, 0.0)
+    return torch.where(highest.abs() > -SMALLEST_LOG, highest, 0.0)
 
 
 def with_tolerance(settings: Quadrature, tolerance: float | None) -> Quadrature:

@@ -255,6 +255,7 @@ class AEM(nn.Module):
             frequencies if feature is None else frequencies[feature],
             self.energy,
             self.config.energy,
+            self.config.energy_bound if self.config.energy_bounded else None,
         )
 
     def sequence(

@@ -1,6 +1,7 @@
 """The loss of an AEM, and a step down its gradient."""
 
 from collections.abc import Hashable
+from enum import Enum
 
 import torch
 from jaxtyping import Float, Int
@@ -15,20 +16,29 @@ from aem.training.shards import differentiate
 from aem.training.steps import EagerStep
 
 
+class Phase(Enum):
+    """What a step trains."""
+
+    PROPOSAL = "the proposal alone"
+    RISING = "both, the energy with a share that rises"
+    BOTH = "both alike"
+
+
 def objective(
     model: AEM,
     z: Float[Tensor, "B D"],
     context: Float[Tensor, "B Q"] | None,
     config: TrainConfig,
-    *,
-    proposal_only: bool,
+    phase: Phase = Phase.BOTH,
+    share: Float[Tensor, ""] | None = None,
 ) -> Float[Tensor, ""]:
     """Mean of −(log p̂ + log q) over the batch (paper, equation 7); −log q alone in warm-up.
 
-    A proposal without parameters has nothing to warm up.
+    In the rising phase log p̂ counts with its `share`. A proposal without parameters has
+    nothing to warm up.
     """
     conditionals = model.conditionals(z, context)
-    if proposal_only and model.head.size:
+    if phase is Phase.PROPOSAL and model.head.size:
         return conditionals.proposal.log_prob(z[..., None]).sum() / -len(z)
     log_p, log_q = log_prob_estimate(
         conditionals,
@@ -37,11 +47,14 @@ def objective(
         estimator=config.estimator,
         stratified=config.stratified,
     )
+    if phase is Phase.RISING:
+        assert share is not None
+        log_p = share * log_p
     return (log_p + log_q).sum() / -len(z)
 
 
 class DensityStep(EagerStep):
-    """One step of `fit`; its phases are the proposal's warm-up and all that follows."""
+    """One step of `fit`; its phases are the warm-up, of one kind or the other, and all that follows."""
 
     def __init__(
         self,
@@ -56,25 +69,32 @@ class DensityStep(EagerStep):
         self.model, self.descent = model, descent
         self.config, self.rows, self.context = config, rows, context
         self.bfloat16 = bfloat16
+        # Read on the device: a captured graph sees each step's own.
+        self.share = torch.zeros((), device=rows.device)
 
-    def phase(self, step: int) -> bool:
-        """Whether the proposal trains alone."""
-        return step < self.config.warmup
+    def phase(self, step: int) -> Phase:
+        """What is trained."""
+        if step >= self.config.warmup:
+            return Phase.BOTH
+        return Phase.RISING if self.config.warmup_linear else Phase.PROPOSAL
 
     def set_schedule(self, step: int) -> None:
-        """The learning rate and the averaging's decay."""
+        """The learning rate, the averaging's decay and the energy's share."""
+        if step < self.config.warmup:
+            self.share.fill_(step / self.config.warmup)
         rate = cosine(step, self.config.steps, self.config.learning_rate, self.config.rise)
         self.descent.schedule(rate, averaging_decay(step, self.config.averaging))
 
     def run(self, indices: Int[Tensor, " B"], phase: Hashable) -> Float[Tensor, ""]:
         """Rows, loss, gradient, weights."""
+        assert isinstance(phase, Phase)
         z = self.rows[indices]
         context = None if self.context is None else self.context[indices]
 
         def loss(some: slice) -> Float[Tensor, ""]:
             own = None if context is None else context[some]
             with torch.autocast(z.device.type, torch.bfloat16, enabled=self.bfloat16):
-                mean = objective(self.model, z[some], own, self.config, proposal_only=bool(phase))
+                mean = objective(self.model, z[some], own, self.config, phase, self.share)
             return mean * (len(z[some]) / len(z))
 
         if z.device.type == "cpu":

@@ -20,7 +20,7 @@ from aem.config import TrainConfig
 from aem.model.aem import AEM
 from aem.training.batches import Batches
 from aem.training.checkpoint import Progress
-from aem.training.objective import DensityStep
+from aem.training.objective import DensityStep, Phase
 from aem.training.optimizer import Descent
 from aem.training.schedule import averaging_decay, cosine
 
@@ -68,7 +68,7 @@ def train_proposal(
         while progress.step < config.steps and not _exhausted(progress, config):
             rate = cosine(progress.step, config.steps, config.learning_rate, config.rise)
             descent.schedule(rate, averaging_decay(progress.step, config.averaging))
-            loss = step.run(batches.indices(progress.step), phase=True)
+            loss = step.run(batches.indices(progress.step), Phase.PROPOSAL)
             progress.step += 1
             if progress.step % config.validate_every == 0 or progress.step == config.steps:
                 score, value = proposal_score(average, unseen) + log_volume, float(loss)
