@@ -18,7 +18,7 @@ from aem import AEM, AEMOutlierDetector, ModelConfig, TableModel, set_threads
 from aem.evaluation.side_by_side import evaluate
 from aem.model.mixture import fit_mixture
 from aem.nn.rowwise import FEW, MANY, in_blocks, products
-from aem.tables.fit.automatic import Settings, fit_table
+from aem.tables.fit.automatic import FitSettings, fit_table
 from aem.training import fit
 from aem.training.loop import validation_scores
 from tests.support.rough import rough_model, rows_of
@@ -96,7 +96,7 @@ def table() -> TableModel:
             np.exp(3 * rng.normal(size=400)),
         )
     )
-    settings = Settings(steps=20, hidden=16, components=3, frequencies=2)
+    settings = FitSettings(steps=20, hidden=16, components=3, frequencies=2)
     model = TableModel(fit_table(x, ["a", "count", "far", "heavy"], settings=settings))
     with torch.no_grad():  # an energy that matters
         model.model.energy.final.weight.normal_(0, 0.3)
@@ -222,7 +222,7 @@ def test_mixtures_do_not_depend_on_the_number_of_threads(any_threads: None) -> N
 
 def test_the_automatic_fit_does_not_depend_on_the_number_of_threads(any_threads: None) -> None:
     x = np.random.default_rng(0).normal(size=(3000, 3)).cumsum(1)
-    settings = Settings(steps=30, hidden=16, components=3, frequencies=2, batch_size=300)
+    settings = FitSettings(steps=30, hidden=16, components=3, frequencies=2, batch_size=300)
     found = []
     for threads in THREADS:
         set_threads(threads)

@@ -1,11 +1,16 @@
 """What the documentation site takes from elsewhere in the repository while it is built.
 
-Pictures come from results/, and `<!-- help NAME -->` becomes what `aem NAME --help` prints.
+Pictures come from results/, `<!-- help NAME -->` becomes what `aem NAME --help` prints, and
+`<!-- settings module.Class -->` a table of what may be set.
 """
 
+import dataclasses
 import html
+import json
 import os
 import re
+import typing
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PICTURES = ("gallery.png", "calibration/plane.png", "figures/figure5.png", "precision/power.png")
 WHERE_DRAWN = ("vae/best.png", "vae/paper.png")  # of experiments that may not have been run
 HELP = re.compile(r"<!-- help ([\w ]*?) ?-->")
+SETTINGS = re.compile(r"<!-- settings ([\w.]+)\.(\w+) -->")
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -27,8 +33,22 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Fill in the help of commands."""
+    """Fill in the help of commands and the tables of settings."""
+    markdown = SETTINGS.sub(lambda found: _settings(*found.groups()), markdown)
     return HELP.sub(lambda found: _help(found.group(1).split()), markdown)
+
+
+def _settings(module: str, name: str) -> str:
+    """Name, default, range and purpose of every setting, as the dataclass declares them."""
+    lines = ["| setting | default | must | what it is for |", "| --- | --- | --- | --- |"]
+    for field in dataclasses.fields(getattr(import_module(module), name)):
+        allowed, choices = field.metadata["range"], field.metadata["choices"]
+        literal = typing.get_args(field.type) or ()
+        names = choices or (literal if all(isinstance(a, str) for a in literal) else ())
+        must = f"be one of {', '.join(names)}" if names else str(allowed or "")
+        shown = json.dumps(field.default) if field.default != () else "none"
+        lines.append(f"| `{field.name}` | {shown} | {must} | {field.metadata['help']} |")
+    return "\n".join(lines)
 
 
 def _help(command: list[str]) -> str:

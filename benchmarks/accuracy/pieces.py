@@ -16,7 +16,7 @@ import torch
 from aem.base.files import write_json
 from aem.base.provenance import command_line, provenance
 from aem.errors import AemError
-from aem.tables.fit.automatic import Settings
+from aem.tables.fit.automatic import FitSettings
 
 CPUINFO = Path("/proc/cpuinfo")
 OWN = ("command", "seconds")  # a piece's alone; all else that tells its origin is common
@@ -30,7 +30,7 @@ def piece(found: Mapping[str, Any], seconds: float) -> dict[str, Any]:
 @cache
 def origin() -> dict[str, Any]:
     """Where the pieces of this process come from, as it was at first."""
-    return {**provenance(Settings(), 0, torch.device("cpu")), "processor": processor()}
+    return {**provenance(FitSettings(), 0, torch.device("cpu")), "processor": processor()}
 
 
 def processor() -> str | None:

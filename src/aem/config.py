@@ -1,14 +1,12 @@
-"""Configuration is data: frozen dataclasses, read from TOML and written next to every run."""
+"""Configuration is data: frozen dataclasses, read from TOML and written next to every run.
+
+Each setting is declared once, with its range and what it is for.
+"""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from aem.base.settings import (
-    _require_choice,
-    _require_not_negative,
-    _require_positive,
-    _require_types,
-)
+from aem.base.settings import Settings, setting
 from aem.errors import AemError
 
 # Of the networks (`aem.nn.activations`); kernels know ReLU and tanh, others are slower.
@@ -43,65 +41,89 @@ PROPOSALS: dict[str, Family] = {
 
 
 @dataclass(frozen=True)
-class ModelConfig:
-    """Shapes and forms of the networks. `features` and `context_features` follow from the data."""
+class ModelConfig(Settings):
+    """Shapes and forms of the networks."""
 
-    features: int = 0
-    context_features: int = 0
-    # Whether the networks see columns less their means, in deviations, or as they are. Everything the
-    # model says of a scalar, `min_scale` included, is in units of what the networks see.
-    standardise: bool = True
-    # Whether the networks see columns less their regressions on those before, see
-    # `aem.model.transforms.whitening`.
-    whiten: bool = False
-    # autoregressive network
-    network: Literal["resmade", "made", "transformer"] = "resmade"
-    hidden: int = 256
-    blocks: int = 4  # of two layers each, or, of a plain MADE, layers behind the first
-    activation: Activation = "relu"  # of ResMADE and MADE
-    dropout: float = 0.0
-    gamma: int = 64  # width of the context vector γ
-    # energy network
-    energy: Literal["relative", "literal"] = "relative"
-    # Of a literal energy: the most that log p̃ may be, and whether there is such a bound. Where it lies
-    # makes no difference to the density.
-    energy_bound: float = 0.0
-    energy_bounded: bool = True
-    energy_hidden: int = 128
-    energy_blocks: int = 4
-    # Whether those are residual blocks of two layers each, or plain layers.
-    energy_residual: bool = True
-    energy_activation: Activation = "relu"
-    energy_dropout: float = 0.0
-    # proposal
-    proposal: str = "mixture"  # one of PROPOSALS
-    components: int = 10
-    min_scale: float = 1e-3  # of a component, in units of what the networks see
-    # Whether the components start side by side over standardised columns, or where the last layer's
-    # random weights put them: on top of each other around zero.
-    spread_components: bool = True
-    bounds: tuple[tuple[float, float], ...] = ()  # uniform proposal: (low, high) a column
-    # Fourier features of each scalar, 0 for none; their frequencies come from the data
-    frequencies: int = 8
-    # Whether the autoregressive network reads them as well, or the bare values of the past: with
-    # many columns the features of all of them are much to overfit with.
-    fourier_past: bool = True
-    # (origin, step) a column: values lie on origin + step · k, a step of zero means anywhere
-    lattice: tuple[tuple[float, float], ...] = ()
+    features: int = setting(0, "Number of columns; follows from the data.", at_least=0)
+    context_features: int = setting(
+        0, "Number of columns of the context; follows from the data.", at_least=0
+    )
+    standardise: bool = setting(
+        True,
+        "Whether the networks see columns less their means, in deviations, or as they are. "
+        "Everything the model says of a value, `min_scale` included, is in units of what they see.",
+    )
+    whiten: bool = setting(
+        False, "Whether the networks see columns less their regressions on the columns before."
+    )
+    network: Literal["resmade", "made", "transformer"] = setting(
+        "resmade", "The autoregressive network."
+    )
+    hidden: int = setting(256, "Width of the autoregressive network.", at_least=1)
+    blocks: int = setting(
+        4,
+        "Its residual blocks, of two layers each; of a plain MADE, its layers behind the first.",
+        at_least=0,
+    )
+    activation: Activation = setting("relu", "The activation of a ResMADE or MADE.")
+    dropout: float = setting(
+        0.0, "Share of the units that training leaves out of it.", at_least=0, below=1
+    )
+    gamma: int = setting(64, "Width of the context vector γ that it gives the energy.", at_least=1)
+    energy: Literal["relative", "literal"] = setting(
+        "relative",
+        "Whether the energy is measured against the proposal and capped by it, so that normalisers "
+        "are finite, or stands by itself as in the paper.",
+    )
+    energy_bound: float = setting(
+        0.0,
+        "The most that the logarithm of a literal energy's p̃ may be. Where it lies makes no "
+        "difference to the density.",
+    )
+    energy_bounded: bool = setting(True, "Whether a literal energy has such a bound.")
+    energy_hidden: int = setting(128, "Width of the energy network.", at_least=1)
+    energy_blocks: int = setting(4, "Blocks of the energy network.", at_least=0)
+    energy_residual: bool = setting(
+        True, "Whether those are residual blocks of two layers each, or plain layers."
+    )
+    energy_activation: Activation = setting("relu", "The activation of the energy network.")
+    energy_dropout: float = setting(
+        0.0, "Share of the units that training leaves out of it.", at_least=0, below=1
+    )
+    proposal: str = setting("mixture", "The kind of proposal.", choices=PROPOSALS)
+    components: int = setting(10, "Components of a mixture.", at_least=1)
+    min_scale: float = setting(
+        1e-3, "The smallest scale of a component, in units of what the networks see.", above=0
+    )
+    spread_components: bool = setting(
+        True,
+        "Whether components start side by side over standardised columns, or where the random "
+        "weights of the last layer put them: on top of each other around zero.",
+    )
+    bounds: tuple[tuple[float, float], ...] = setting(
+        (), "The lowest and the highest value of each column, for a uniform proposal."
+    )
+    frequencies: int = setting(
+        8,
+        "Fourier features of each value, 0 for none; their frequencies come from the data.",
+        at_least=0,
+    )
+    fourier_past: bool = setting(
+        True,
+        "Whether the autoregressive network reads the Fourier features as well, or the bare values "
+        "of the past: with many columns it overfits to the features of all of them.",
+    )
+    lattice: tuple[tuple[float, float], ...] = setting(
+        (),
+        "Origin and step of each column: values lie on origin + step · k; a step of zero means "
+        "anywhere.",
+    )
 
     # What is left of settings that were removed: the only value they may still have.
     REMOVED: ClassVar[dict[str, Any]] = {"energy_input": "value"}
 
     def __post_init__(self) -> None:
-        _require_types(self)
-        _require_choice(self, "proposal", PROPOSALS)
-        _require_positive(self, "hidden", "gamma", "energy_hidden", "components", "min_scale")
-        _require_not_negative(
-            self, "features", "context_features", "blocks", "energy_blocks", "frequencies"
-        )
-        for name in ("dropout", "energy_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise AemError(f"{name} must lie in [0, 1), not {getattr(self, name)}")
+        super().__post_init__()
         bounded = PROPOSALS[self.proposal].bounded
         if bounded and not self.bounds:
             raise AemError(
@@ -122,44 +144,60 @@ class ModelConfig:
 
 
 @dataclass(frozen=True)
-class TrainConfig:
+class TrainConfig(Settings):
     """How a model is fitted."""
 
-    steps: int = 3000
-    batch_size: int = 256
-    learning_rate: float = 1e-3
-    # Steps in which the learning rate rises to that; a Transformer's first ones are rough.
-    rise: int = 0
-    warmup: int = 0  # steps that train the proposal alone
-    # Whether in these steps the energy's share of the objective rises in proportion instead, to one.
-    warmup_linear: bool = False
-    nodes: int = 20  # S
-    estimator: Literal["importance", "ranking"] = "ranking"
-    stratified: bool = True
-    averaging: float = 0.999  # decay of the weight average; 0 for none
-    clip: float = 5.0  # largest gradient norm; 0 for none
-    weight_decay: float = 0.0
-    validate_every: int = 500
-    patience: int = 0  # validations without improvement before stopping; 0 for never
-    seed: int = 0
-    device: str = "auto"
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    # A Transformer's blocks through torch.compile: a wait, then faster steps.
-    compiled: bool = False
-    checkpoint_seconds: float = 30.0
+    steps: int = setting(3000, "Training steps, at most.", at_least=1)
+    batch_size: int = setting(256, "Rows per step.", at_least=1)
+    learning_rate: float = setting(1e-3, "The highest learning rate.", above=0)
+    rise: int = setting(
+        0,
+        "Steps in which the learning rate rises to that; a Transformer's first ones are rough.",
+        at_least=0,
+    )
+    warmup: int = setting(0, "Steps that train the proposal alone.", at_least=0)
+    warmup_linear: bool = setting(
+        False,
+        "Whether in these steps the energy's share of the objective rises in proportion instead, "
+        "to one.",
+    )
+    nodes: int = setting(20, "Proposal draws per conditional, the S of the paper.", at_least=2)
+    estimator: Literal["importance", "ranking"] = setting(
+        "ranking",
+        "The objective: the paper's importance sampling, or ranking with the data point among the "
+        "nodes, which cannot run away.",
+    )
+    stratified: bool = setting(
+        True, "Whether nodes are drawn one from each of S strata, or independently."
+    )
+    averaging: float = setting(
+        0.999, "Decay of the average of the weights; 0 for none.", at_least=0, below=1
+    )
+    clip: float = setting(5.0, "The largest norm of a gradient; 0 for none.", at_least=0)
+    weight_decay: float = setting(0.0, "Decoupled weight decay.", at_least=0)
+    validate_every: int = setting(500, "Steps between two validations.", at_least=1)
+    patience: int = setting(
+        0,
+        "Validations without improvement after which training stops; 0 for never.",
+        at_least=0,
+    )
+    seed: int = setting(0, "Seed of everything drawn at random.", at_least=0)
+    device: str = setting("auto", 'Where to train: "auto", "cpu" or "cuda".')
+    precision: Literal["auto", "float32", "bfloat16"] = setting(
+        "auto", "The type of products: bfloat16 on a GPU that has it, unless said otherwise."
+    )
+    compiled: bool = setting(
+        False,
+        "Whether a Transformer's blocks go through torch.compile: a wait, then faster steps.",
+    )
+    checkpoint_seconds: float = setting(
+        30.0, "Seconds between two checkpoints of a run with a folder.", at_least=0
+    )
 
     def __post_init__(self) -> None:
-        _require_types(self)
-        _require_positive(self, "steps", "batch_size", "learning_rate", "validate_every")
-        _require_not_negative(
-            self, "rise", "warmup", "clip", "weight_decay", "patience", "checkpoint_seconds", "seed"
-        )
+        super().__post_init__()
         if self.rise >= self.steps:
             raise AemError(
                 f"the learning rate cannot rise for {self.rise} of {self.steps} steps: "
                 "train for more, or set rise"
             )
-        if self.nodes < 2:
-            raise AemError(f"nodes must be at least 2, not {self.nodes}")
-        if not 0 <= self.averaging < 1:
-            raise AemError(f"averaging must lie in [0, 1), not {self.averaging}")

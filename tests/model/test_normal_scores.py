@@ -10,7 +10,7 @@ from aem.cli.fit import sentences
 from aem.errors import AemError
 from aem.model.files import load_model, save_model
 from aem.model.transforms.normal_scores import CROWDED, Lens, crowding, lenses_for
-from aem.tables.fit.automatic import Settings, fit_table
+from aem.tables.fit.automatic import FitSettings, fit_table
 from aem.tables.model import TableModel
 from aem.tables.queries.explain import explain
 
@@ -37,7 +37,7 @@ def lens() -> Lens:
 
 @pytest.fixture(scope="module")
 def fitted() -> TableModel:
-    settings = Settings(components=4, hidden=32, steps=60, frequencies=2)
+    settings = FitSettings(components=4, hidden=32, steps=60, frequencies=2)
     return TableModel(fit_table(table(3000), COLUMNS, settings=settings, device="cpu"))
 
 

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from aem.report import Limits, Report, build, render
-from aem.tables.fit.automatic import Settings, fit_table
+from aem.tables.fit.automatic import FitSettings, fit_table
 from aem.tables.model import TableModel
 
 HOSTILE = (
@@ -49,7 +49,7 @@ def rows() -> NDArray[np.float64]:
 @pytest.fixture(scope="session")
 def table(rows: NDArray[np.float64]) -> TableModel:
     """Fitted with a few steps, so that there is a history to show."""
-    settings = Settings(components=2, hidden=16, steps=20, frequencies=2)
+    settings = FitSettings(components=2, hidden=16, steps=20, frequencies=2)
     return TableModel(fit_table(rows, HOSTILE, settings=settings, device="cpu"))
 
 

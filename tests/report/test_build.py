@@ -19,7 +19,7 @@ from aem.report.histograms import marginal
 from aem.report.numbers import pack, shown_range
 from aem.report.scores import screen
 from aem.report.training import training_record
-from aem.tables.fit.automatic import Settings, fit_table
+from aem.tables.fit.automatic import FitSettings, fit_table
 from aem.tables.model import TableModel
 
 from .conftest import HOSTILE, LIMITS
@@ -142,7 +142,7 @@ def test_history_comes_from_the_file_or_the_folder(
 def test_models_without_a_network_or_a_record_say_so(
     rows: NDArray[np.float64], table: TableModel, tmp_path: Path
 ) -> None:
-    alone = TableModel(fit_table(rows, HOSTILE, settings=Settings(components=1, steps=0)))
+    alone = TableModel(fit_table(rows, HOSTILE, settings=FitSettings(components=1, steps=0)))
     limits = Limits(300, 20, 10, 5, 50, 100, listed=3)
     made = build(alone, rows, path=Path("m"), data="d", limits=limits)
     assert "mixture alone" in made.record["training"]["missing"]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from aem.tables.discrete import Discrete, dequantise, recognise
-from aem.tables.fit.automatic import Settings, fit_table
+from aem.tables.fit.automatic import FitSettings, fit_table
 from aem.tables.model import TableModel
 
 RNG = np.random.default_rng(0)
@@ -88,7 +88,7 @@ def counts() -> tuple[np.ndarray, TableModel]:
     b = rng.normal(a, 0.5)
     c = rng.random(1200) < 1 / (1 + np.exp(2 * (b - a)))
     x = np.stack((a, b, c), axis=1).astype(float)
-    settings = Settings(steps=30, hidden=16, components=4)
+    settings = FitSettings(steps=30, hidden=16, components=4)
     return x, TableModel(fit_table(x, ["a", "b", "c"], settings=settings))
 
 
@@ -122,7 +122,7 @@ def test_probabilities_are_those_of_the_data(counts: tuple[np.ndarray, TableMode
 def test_the_farthest_value_has_a_log_density(counts: tuple[np.ndarray, TableModel]) -> None:
     """Ever lower with the distance, and a number as long as the model can hold the value."""
     x, trained = counts
-    mixture = TableModel(fit_table(x, ["a", "b", "c"], settings=Settings(steps=0)))
+    mixture = TableModel(fit_table(x, ["a", "b", "c"], settings=FitSettings(steps=0)))
     assert mixture.proposal_alone
     rows = np.repeat(x[:1], 6, axis=0)
     rows[:, 0] = [1e2, 1e8, 1e16, 1e17, 1e25, 1e30]

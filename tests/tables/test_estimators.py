@@ -225,19 +225,26 @@ def test_bad_frames(change: Any, said: str, wine: pd.DataFrame, density: AEMDens
             clone(density).fit(change(wine))
 
 
-@pytest.mark.parametrize(("name", "value"), [("components", 0), ("hidden", -3), ("steps", -1)])
-def test_impossible_settings(name: str, value: int, wine: pd.DataFrame) -> None:
-    with pytest.raises(ValueError, match=f"{name} must be at least"):
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("components", 0, "components must be positive, not 0"),
+        ("hidden", -3, "hidden must be positive, not -3"),
+        ("steps", -1, "steps must not be negative, not -1"),
+    ],
+)
+def test_impossible_settings(name: str, value: int, said: str, wine: pd.DataFrame) -> None:
+    with pytest.raises(ValueError, match=said):
         AEMDensity().set_params(**{name: value}).fit(wine)
 
 
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("components", 2.5, "components must be a whole number, not 2.5"),
-        ("components", True, "components must be a whole number, not True"),
-        ("hidden", "x", "hidden must be a whole number, not 'x'"),
-        ("dropout", "much", "dropout must be a finite number, not 'much'"),
+        ("components", 2.5, "'components' must be a whole number, not 2.5"),
+        ("components", True, "'components' must be a whole number, not True"),
+        ("hidden", "x", "'hidden' must be a whole number, not 'x'"),
+        ("dropout", "much", "'dropout' must be a number, not 'much'"),
         ("learning_rate", np.inf, "learning_rate must be a finite number, not inf"),
         ("device", None, "unknown device 'None'"),
         ("random_state", -1, "random_state must lie between 0 and"),

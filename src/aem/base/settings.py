@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import tomllib
 import types
 import typing
@@ -14,6 +15,8 @@ from aem.errors import AemError
 
 SEEDS = 2**31  # and room above for those that follow from one
 
+KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+
 T = TypeVar("T")
 
 
@@ -21,33 +24,112 @@ class RemovedSetting(AemError):
     """A setting that an earlier version had."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """Which numbers a setting may be.
+
+    Parameters
+    ----------
+    at_least, above
+        the lowest number, or one that it must exceed.
+    at_most, below
+        the highest number, or one that it must stay below.
+    """
+
+    at_least: float | None = None
+    above: float | None = None
+    at_most: float | None = None
+    below: float | None = None
+
+    def holds(self, value: Any) -> bool:
+        """Whether a number, or each of several, lies within; nothing at all does."""
+        if value is None:
+            return True
+        if isinstance(value, tuple):
+            return all(map(self.holds, value))
+        return bool(
+            (self.at_least is None or value >= self.at_least)
+            and (self.above is None or value > self.above)
+            and (self.at_most is None or value <= self.at_most)
+            and (self.below is None or value < self.below)
+        )
+
+    def __str__(self) -> str:
+        """Say it as a sentence goes on after "must"."""
+        low = self.at_least if self.above is None else self.above
+        high = self.at_most if self.below is None else self.below
+        if low is not None and high is not None:
+            ends = "(" if self.above is not None else "[", ")" if self.below is not None else "]"
+            return f"lie in {ends[0]}{low:g}, {high:g}{ends[1]}"
+        if high is not None:
+            return f"be {'at most' if self.below is None else 'below'} {high:,}"
+        if (self.above, self.at_least) in ((0, None), (None, 1)):
+            return "be positive"
+        if self.at_least == 0:
+            return "not be negative"
+        return f"be {'at least' if self.above is None else 'above'} {low:,}"
+
+
+def setting(
+    default: Any,
+    help: str,
+    *,
+    at_least: float | None = None,
+    above: float | None = None,
+    at_most: float | None = None,
+    below: float | None = None,
+    choices: Collection[str] = (),
+) -> Any:
+    """Return a field of a settings dataclass, with all that is to be known of it.
+
+    Parameters
+    ----------
+    default
+        its value where nobody sets it; a tuple, or a dataclass of settings, as it is.
+    help
+        what it is for: a phrase that the reference, the command line and errors may show.
+    at_least, above, at_most, below
+        the range of a number, or of each number of a tuple.
+    choices
+        the names it may be, where a `Literal` cannot list them.
+    """
+    limits = (at_least, above, at_most, below)
+    allowed = None if limits == (None,) * 4 else Range(*limits)
+    metadata = {"help": help, "range": allowed, "choices": choices}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def help_of(cls: type[Any], name: str) -> str:
+    """What a setting is for."""
+    field = next(field for field in dataclasses.fields(cls) if field.name == name)
+    return str(field.metadata["help"])
+
+
+class Settings:
+    """Base of all dataclasses of settings: types and ranges are checked wherever one is made.
+
+    A subclass that settings depend on each other in checks that in its own `__post_init__`, after this.
+    """
+
+    def __post_init__(self) -> None:
+        hints = _types(type(self))
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            name, metadata = field.name, field.metadata
+            # What a settings file could not say either is refused; NumPy's numbers become Python's.
+            value = _convert(hints[name], getattr(self, name), name)
+            object.__setattr__(self, name, value)
+            allowed, choices = metadata.get("range"), metadata.get("choices")
+            if isinstance(value, float) and math.isinf(value):
+                raise AemError(f"{name} must be a finite number, not {value}")
+            if allowed is not None and not allowed.holds(value):
+                raise AemError(f"{name} must {allowed}, not {value}")
+            if choices and value not in choices:
+                raise AemError(f"'{name}' must be one of {', '.join(choices)}, not {value!r}")
+
+
 def _types(cls: type[Any]) -> dict[str, Any]:
     hints = typing.get_type_hints(cls)
     return {f.name: hints[f.name] for f in dataclasses.fields(cls)}
-
-
-def _require_types(config: object) -> None:
-    """Refuse what a settings file could not say either; NumPy's numbers become Python's."""
-    for name, kind in _types(type(config)).items():
-        object.__setattr__(config, name, _convert(kind, getattr(config, name), name))
-
-
-def _require_positive(config: object, *names: str) -> None:
-    for name in names:
-        if not getattr(config, name) > 0:
-            raise AemError(f"{name} must be positive, not {getattr(config, name)}")
-
-
-def _require_not_negative(config: object, *names: str) -> None:
-    for name in names:
-        if not getattr(config, name) >= 0:
-            raise AemError(f"{name} must not be negative, not {getattr(config, name)}")
-
-
-def _require_choice(config: object, name: str, choices: Collection[str]) -> None:
-    value = getattr(config, name)
-    if value not in choices:
-        raise AemError(f"'{name}' must be one of {', '.join(choices)}, not {value!r}")
 
 
 def from_mapping(cls: type[T], values: Mapping[str, Any], where: str = "") -> T:
@@ -70,12 +152,17 @@ def from_mapping(cls: type[T], values: Mapping[str, Any], where: str = "") -> T:
         if key not in fields:
             raise AemError(f"unknown key '{path}'; known: {', '.join(where + k for k in fields)}")
         arguments[key] = _convert(fields[key], value, path)
-    return cls(**arguments)
+    try:
+        return cls(**arguments)
+    except AemError as error:
+        raise AemError(f"{where[:-1]}: {error}" if where else str(error)) from error
 
 
 def _convert(kind: Any, value: Any, path: str) -> Any:
     """Check a TOML or JSON value against a field's type."""
     if dataclasses.is_dataclass(kind):
+        if isinstance(value, typing.cast("type[Any]", kind)):
+            return value
         if not isinstance(value, Mapping):
             raise AemError(f"'{path}' must be a table of keys")
         return from_mapping(typing.cast("type[Any]", kind), value, f"{path}.")
@@ -101,10 +188,8 @@ def _convert(kind: Any, value: Any, path: str) -> Any:
             return int(value)
         if kind is float and isinstance(value, Real):
             return float(value)
-    if isinstance(kind, types.GenericAlias) or not isinstance(value, kind):
-        raise AemError(f"'{path}' must be of type {kind.__name__}, not {value!r}")
-    if isinstance(value, bool) and kind is not bool:
-        raise AemError(f"'{path}' must be of type {kind.__name__}, not {value!r}")
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise AemError(f"'{path}' must be {KINDS[kind]}, not {value!r}")
     return value
 
 

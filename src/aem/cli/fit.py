@@ -10,12 +10,13 @@ from aem.base.console import STANDARD, as_json_text, say
 from aem.base.display import Progress
 from aem.base.options import seed_option
 from aem.base.provenance import provenance
+from aem.base.settings import help_of
 from aem.cli.places import check_place
 from aem.cli.streams import read_rows
 from aem.errors import AemError
 from aem.model.transforms.normal_scores import NormalScores
 from aem.model.transforms.records import to_records
-from aem.tables.fit.automatic import FEWEST_ROWS_TO_TRAIN, Settings, fit_table
+from aem.tables.fit.automatic import FEWEST_ROWS_TO_TRAIN, FitSettings, fit_table
 from aem.tables.model import TableModel
 
 EPILOG = """
@@ -39,14 +40,14 @@ def fit(
     ] = None,
     components: Annotated[
         int | None,
-        typer.Option(help="Gaussians the proposals start from.", show_default="chosen", min=1),
+        typer.Option(help=help_of(FitSettings, "components"), show_default="chosen", min=1),
     ] = None,
     hidden: Annotated[
-        int | None, typer.Option(help="Units of the network.", show_default="chosen", min=1)
+        int | None, typer.Option(help=help_of(FitSettings, "hidden"), show_default="chosen", min=1)
     ] = None,
     steps: Annotated[
         int | None,
-        typer.Option(help="Training steps; 0: mixture alone.", show_default="chosen", min=0),
+        typer.Option(help=help_of(FitSettings, "steps"), show_default="chosen", min=0),
     ] = None,
     seed: Annotated[int, seed_option("The same table and seed give the same model.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
@@ -68,7 +69,7 @@ def fit(
         fitted = fit_table(
             rows.values,
             rows.names,
-            settings=Settings(components=components, hidden=hidden, steps=steps),
+            settings=FitSettings(components=components, hidden=hidden, steps=steps),
             seed=seed,
             device=device,
             report=progress,

@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from aem.base.settings import Settings, setting
 from aem.base.threads import alone, get_threads, spread
 from aem.conditionals.batch import Conditionals
 from aem.conditionals.coordinates import Chart, TailedChart, chart_for, unresolved
@@ -46,19 +47,19 @@ NAMED = 5  # rows a message names
 
 
 @dataclass(frozen=True)
-class Quadrature:
+class Quadrature(Settings):
     """How exactly, and with how much, a normaliser is computed."""
 
-    tolerance: float = 1e-3  # nats a row, all conditionals together
-    first_panels: int = 8
-    max_nodes: int = 2**20  # a conditional
-    memory: int = 0  # bytes of working memory, shared by the threads; 0: what suits the device
-
-    def __post_init__(self) -> None:
-        if not self.tolerance > 0:
-            raise AemError(f"the tolerance must be positive, not {self.tolerance}")
-        if self.first_panels < 1 or self.max_nodes < 1 or self.memory < 0:
-            raise AemError("panels, nodes and memory of a quadrature must be positive")
+    tolerance: float = setting(
+        1e-3, "Largest error, in nats per row: all conditionals together.", above=0
+    )
+    first_panels: int = setting(8, "Panels of the first round.", at_least=1)
+    max_nodes: int = setting(2**20, "Nodes per conditional, at most.", at_least=1)
+    memory: int = setting(
+        0,
+        "Bytes of working memory, shared by the threads; 0: what suits the device.",
+        at_least=0,
+    )
 
     def bytes_on(self, device: torch.device) -> int:
         """The working memory, on a CPU that of one thread."""

@@ -31,13 +31,12 @@ from aem.tables.detector.robust import FEWEST_ROWS, fit_robustly
 from aem.tables.detector.threshold import quantile, scores_by_fold, scores_of_groups, threshold
 from aem.tables.detector.views import Views
 from aem.tables.files import load_single
-from aem.tables.fit.automatic import Settings, fit_table
+from aem.tables.fit.automatic import FitSettings, fit_table
 from aem.tables.model import TableModel
 from aem.tables.queries.explain import as_columns, explain
 
 Array = NDArray[np.float64]
 
-WHOLE = ("components", "hidden", "steps", "batch_size", "frequencies")
 OF_NETWORKS = ("hidden", "batch_size", "learning_rate", "dropout", "weight_decay", "frequencies")
 
 
@@ -56,19 +55,6 @@ def _is_whole(value: Any) -> bool:
 
 def _is_finite(value: Any) -> bool:
     return _is_whole(value) or (isinstance(value, float | np.floating) and math.isfinite(value))
-
-
-def _setting(name: str, value: Any) -> Any:
-    """What the user set, as a plain number; None leaves it to the data."""
-    if value is None:
-        return None
-    if name in WHOLE:
-        if not _is_whole(value):
-            raise TableError(f"{name} must be a whole number, not {value!r}")
-        return int(value)
-    if not _is_finite(value):
-        raise TableError(f"{name} must be a finite number, not {value!r}")
-    return float(value)
 
 
 @contextmanager
@@ -138,9 +124,9 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _how(self) -> dict[str, Any]:
         """How to fit."""
-        given = {name: _setting(name, getattr(self, name)) for name in Settings.__annotations__}
+        given = {name: getattr(self, name) for name in FitSettings.__annotations__}
         return {
-            "settings": Settings(**given),
+            "settings": FitSettings(**given),
             "seed": _seed(self.random_state),
             "device": str(self.device),
         }

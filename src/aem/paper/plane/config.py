@@ -4,47 +4,40 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aem.base.settings import (
-    _require_not_negative,
-    _require_positive,
-    _require_types,
-    from_mapping,
-)
+from aem.base.settings import Settings, from_mapping, setting
 from aem.config import RESAMPLED, ModelConfig, TrainConfig
 from aem.paper.presets import layered_settings
 
 
 @dataclass(frozen=True)
-class TaskConfig:
-    """Which data, and how many rows of it (synthetic tasks draw what they are asked for)."""
+class TaskConfig(Settings):
+    """Which data, and how many rows of it: synthetic tasks draw what they are asked for."""
 
-    name: str = "spirals"
-    image: str = ""  # picture of the image task; empty: the one that ships
-    train_rows: int = 1_000_000
-    validation_rows: int = 10_000
-    test_rows: int = 100_000
-
-    def __post_init__(self) -> None:
-        _require_types(self)
-        _require_positive(self, "train_rows", "validation_rows", "test_rows")
+    name: str = setting("spirals", "The task.")
+    image: str = setting("", "The picture of the image task; empty: the one that ships.")
+    train_rows: int = setting(1_000_000, "Rows to train on.", at_least=1)
+    validation_rows: int = setting(10_000, "Rows that choose the weights to keep.", at_least=1)
+    test_rows: int = setting(100_000, "Rows to score.", at_least=1)
 
 
 @dataclass(frozen=True)
-class EvaluateConfig:
+class EvaluateConfig(Settings):
     """How test rows are scored, densities drawn and samples taken."""
 
-    tolerance: float = 1e-3  # nats a row, of the quadrature
-    # Draws of the proposal for each conditional, with which test rows are scored beside the
-    # quadrature, and the density in the figure instead of it; 0 for neither.
-    importance_samples: int = 0
-    proposals: int = RESAMPLED  # that each value is chosen from where samples are resampled
-    samples: int = 0  # rows of each histogram; 0: a million on a GPU, fewer on a CPU
-    grid: int = 256  # points of the density along each axis
-
-    def __post_init__(self) -> None:
-        _require_types(self)
-        _require_positive(self, "tolerance", "proposals", "grid")
-        _require_not_negative(self, "importance_samples", "samples")
+    tolerance: float = setting(1e-3, "Largest error of the quadrature, nats per row.", above=0)
+    importance_samples: int = setting(
+        0,
+        "Draws of the proposal for each conditional, with which test rows are scored beside the "
+        "quadrature, and the density in the figure instead of it; 0 for neither.",
+        at_least=0,
+    )
+    proposals: int = setting(
+        RESAMPLED, "Draws that each value is chosen from where samples are resampled.", at_least=1
+    )
+    samples: int = setting(
+        0, "Rows of each histogram; 0: a million on a GPU, fewer on a CPU.", at_least=0
+    )
+    grid: int = setting(256, "Points of the density along each axis.", at_least=1)
 
 
 @dataclass(frozen=True)

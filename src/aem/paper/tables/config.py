@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from aem.base.settings import from_mapping
+from aem.base.settings import Settings, from_mapping, setting
 from aem.config import ModelConfig, TrainConfig
 from aem.errors import AemError
 from aem.evaluation.importance import PUBLISHED_SAMPLES
@@ -17,76 +17,70 @@ TABLES: Final = (*FULL_TABLES, *SMALL_TABLES)
 
 
 @dataclass(frozen=True)
-class TableTask:
-    """Which table, and at most how many rows of each split (the first ones; 0: all).
+class TableTask(Settings):
+    """Which table, and how much of it."""
 
-    Models train on the rows' images under the first `symmetries` of the table's, one of which is the
-    identity. With `spread`, columns that lie on a grid are spread evenly over its cells for training:
-    otherwise a model may put all its mass on the grid, and there is no best one.
-    """
-
-    name: str = "power"
-    train_rows: int = 0
-    validation_rows: int = 0
-    test_rows: int = 0
-    symmetries: int = 1
-    spread: bool = False
-
-    def __post_init__(self) -> None:
-        if self.symmetries < 1:
-            raise AemError(f"symmetries must be positive, not {self.symmetries}")
-        for name in ("train_rows", "validation_rows", "test_rows"):
-            if getattr(self, name) < 0:
-                raise AemError(f"{name} must not be negative, not {getattr(self, name)}")
+    name: str = setting("power", "The table.")
+    train_rows: int = setting(0, "The first so many training rows; 0: all.", at_least=0)
+    validation_rows: int = setting(0, "The first so many validation rows; 0: all.", at_least=0)
+    test_rows: int = setting(0, "The first so many test rows; 0: all.", at_least=0)
+    symmetries: int = setting(
+        1,
+        "Models train on the rows' images under so many of the table's symmetries, the first of "
+        "which is the identity.",
+        at_least=1,
+    )
+    spread: bool = setting(
+        False,
+        "Whether columns that lie on a grid are spread evenly over its cells for training: otherwise "
+        "a model may put all its mass on the grid, and there is no best one.",
+    )
 
 
 @dataclass(frozen=True)
-class EnsembleConfig:
-    """How many models in how many column orders; the first keeps the order of the data.
+class EnsembleConfig(Settings):
+    """How many models are averaged, and in how many column orders."""
 
-    What is scored is their mean density over a row's images under the first `symmetries` of the
-    table's. Automatic members are fitted as `aem fit` does it, with the validation rows to judge by:
-    of the settings of model and training only seed and device count.
-    """
-
-    members: int = 1
-    symmetries: int = 1
-    automatic: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("members", "symmetries"):
-            if getattr(self, name) < 1:
-                raise AemError(f"{name} must be positive, not {getattr(self, name)}")
+    members: int = setting(
+        1,
+        "Models, each in a column order of its own; the first keeps that of the data.",
+        at_least=1,
+    )
+    symmetries: int = setting(
+        1,
+        "A row is scored by the mean density of its images under so many of the table's symmetries.",
+        at_least=1,
+    )
+    automatic: bool = setting(
+        False,
+        "Whether members are fitted as `aem fit` does it, with the validation rows to judge by: of "
+        "the settings of model and training only seed and device count then.",
+    )
 
 
 @dataclass(frozen=True)
-class EvaluateConfig:
+class EvaluateConfig(Settings):
     """How many rows each score sees, the first ones of a split; 0 rows: not that score.
 
-    The proposal is cheap and sees all rows. The others cost 10³ to 10⁶ energies a row, so a score
+    The proposal is cheap and sees all rows. The others cost 10³ to 10⁶ energies per row, so a score
     may also be given a number of seconds, after which it stops where it is; started again, it goes
     on from there. How many rows it saw is recorded with it.
     """
 
-    quadrature_rows: int = 10_000
-    tolerance: float = 1e-3  # nats a row
-    refinement_rows: int = 200  # scored again with more nodes, to put the stated error to the test
-    importance_rows: int = 2_000
-    importance_samples: int = PUBLISHED_SAMPLES
-    kde_rows: int = 2_000
-    kde_samples: int = PUBLISHED_SAMPLES
-    kde_fit_rows: int = 200  # validation rows that fit its two numbers
-    validation_rows: int = 1_000  # at most so many validation rows for each of the three
-    seconds: float = 30.0  # a score of a split; 0: no limit
-
-    def __post_init__(self) -> None:
-        positive = ("quadrature_rows", "tolerance", "importance_samples", "kde_samples")
-        for name in (*positive, "kde_fit_rows", "validation_rows"):
-            if not getattr(self, name) > 0:
-                raise AemError(f"{name} must be positive, not {getattr(self, name)}")
-        for name in ("refinement_rows", "importance_rows", "kde_rows", "seconds"):
-            if not getattr(self, name) >= 0:
-                raise AemError(f"{name} must not be negative, not {getattr(self, name)}")
+    quadrature_rows: int = setting(10_000, "Rows scored by quadrature.", at_least=1)
+    tolerance: float = setting(1e-3, "Largest error of the quadrature, nats per row.", above=0)
+    refinement_rows: int = setting(
+        200, "Rows scored again with more nodes, to put the stated error to the test.", at_least=0
+    )
+    importance_rows: int = setting(2_000, "Rows scored by importance sampling.", at_least=0)
+    importance_samples: int = setting(PUBLISHED_SAMPLES, "Its draws per conditional.", at_least=1)
+    kde_rows: int = setting(2_000, "Rows scored by AEM-KDE.", at_least=0)
+    kde_samples: int = setting(PUBLISHED_SAMPLES, "Its kernels per conditional.", at_least=1)
+    kde_fit_rows: int = setting(200, "Validation rows that fit its two numbers.", at_least=1)
+    validation_rows: int = setting(
+        1_000, "At most so many validation rows for each of the three scores.", at_least=1
+    )
+    seconds: float = setting(30.0, "Seconds per score and split; 0: no limit.", at_least=0)
 
 
 @dataclass(frozen=True)

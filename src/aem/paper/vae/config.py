@@ -5,147 +5,168 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from aem.base.settings import from_mapping
+from aem.base.settings import Settings, from_mapping, setting
 from aem.config import ModelConfig, TrainConfig
 from aem.errors import AemError
 from aem.paper.presets import layered_settings
 
+IMAGES = 10_000  # of the test set
+PRECISIONS = "The type of products: bfloat16 on a GPU that has it, unless said otherwise."
+
 
 @dataclass(frozen=True)
-class NetworkConfig:
+class NetworkConfig(Settings):
     """Encoder and decoder, mirror images of each other."""
 
-    latents: int = 32
-    channels: int = 16  # at full resolution; doubled three times on the way down
-    blocks: int = 1  # residual blocks at each resolution
-    # Where the decoder has them: before each doubling of the resolution, or after it, as the encoder
-    # backwards has them. Blocks before are cheaper and have more parameters.
-    decoder: Literal["before", "after"] = "after"
-    activation: Literal["relu", "elu", "silu"] = "relu"
-    dropout: float = 0.0
-
-    def __post_init__(self) -> None:
-        _positive("vae", self, "latents", "channels")
-        _not_negative("vae", self, "blocks")
-        _fraction("vae", self, "dropout")
+    latents: int = setting(32, "Latent variables.", at_least=1)
+    channels: int = setting(
+        16, "Channels at full resolution; doubled three times on the way down.", at_least=1
+    )
+    blocks: int = setting(1, "Residual blocks at each resolution.", at_least=0)
+    decoder: Literal["before", "after"] = setting(
+        "after",
+        "Where the decoder has its blocks: before each doubling of the resolution, or after it, as "
+        "the encoder backwards has them. Blocks before are cheaper and have more parameters.",
+    )
+    activation: Literal["relu", "elu", "silu"] = setting("relu", "The activation.")
+    dropout: float = setting(0.0, "Share of the units left out.", at_least=0, below=1)
 
 
 @dataclass(frozen=True)
-class DataConfig:
+class DataConfig(Settings):
     """How MNIST's training images are split."""
 
-    train_images: int = 0  # the first so many; 0 for all that validation leaves
-    validation_images: int = 10_000  # the last so many
-
-    def __post_init__(self) -> None:
-        _positive("data", self, "validation_images")
-        _not_negative("data", self, "train_images")
+    train_images: int = setting(
+        0, "The first so many train; 0 for all that validation leaves.", at_least=0
+    )
+    validation_images: int = setting(10_000, "The last so many validate.", at_least=1)
 
 
 @dataclass(frozen=True)
-class AugmentConfig:
+class AugmentConfig(Settings):
     """By how much training images are deformed, at a strength of one; stages say at which."""
 
-    shift: float = 0.5  # pixels at most in either direction, like the next three
-    rotation: float = 8.0  # degrees
-    zoom: float = 0.06  # share of the size, width and height on their own
-    shear: float = 0.1
-    elastic: float = 0.5  # pixels, the spread of the displacements that bend an image
-    contrast: float = 0.16  # gained from a strength of a half on, as much as resampling has blurred
-
-    def __post_init__(self) -> None:
-        _not_negative("augment", self, "shift", "rotation", "shear", "elastic", "contrast")
-        _fraction("augment", self, "zoom")
-
-
-@dataclass(frozen=True)
-class StageConfig:
-    """How encoder and decoder are trained.
-
-    `samples` = 1 is the evidence lower bound, more is the importance-weighted bound of that many.
-    """
-
-    steps: int = 100_000
-    batch_size: int = 256
-    learning_rate: float = 5e-4
-    samples: int = 1
-    beta: float = 0.9  # weight of the KL divergence
-    beta_warmup: int = 0  # steps in which it rises from zero
-    free_bits: float = 0.0  # nats a latent that cost nothing; Gaussian prior and one sample only
-    prior_warmup: int = 0  # steps that train a learnt prior alone
-    augment: float = 0.0  # training images are deformed as [augment] says times this at first, …
-    augment_end: float = 0.0  # … and times this at the end,
-    augment_until: float = 0.8  # from this share of the steps on; it changes from half of it on
-    averaging: float = 0.0  # decay of the weight average; 0 for none
-    clip: float = 0.0  # largest gradient norm; 0 for none
-    weight_decay: float = 0.0
-    validate_every: int = 1_000
-    patience: int = 0  # validations without improvement before stopping; 0 for never
-    seed: int = 0
-    device: str = "auto"
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    compiled: bool = (
-        False  # residual blocks through torch.compile: a wait at first, then faster steps
+    shift: float = setting(0.5, "Pixels in either direction, at most.", at_least=0)
+    rotation: float = setting(8.0, "Degrees, at most.", at_least=0)
+    zoom: float = setting(
+        0.06, "Share of the size, at most; width and height on their own.", at_least=0, below=1
     )
-    checkpoint_seconds: float = 30.0
-    file: str = ""  # a trained one instead, or to go on from
-    start: int = 0  # the first step, for a stage that goes on from a file
-
-    def __post_init__(self) -> None:
-        _not_negative("stage", self, "steps", "beta", "beta_warmup", "free_bits", "prior_warmup")
-        _not_negative("stage", self, "augment", "augment_end", "clip", "weight_decay", "patience")
-        _not_negative("stage", self, "seed", "checkpoint_seconds", "start")
-        _positive("stage", self, "batch_size", "learning_rate", "samples", "validate_every")
-        _fraction("stage", self, "averaging")
-        if not 0 < self.augment_until <= 1:
-            raise AemError(f"stage: augment_until must lie in (0, 1], not {self.augment_until}")
-        if self.free_bits and self.samples > 1:
-            raise AemError("stage: free_bits needs samples = 1, the bound whose KL is known")
+    shear: float = setting(0.1, "Shear, at most.", at_least=0)
+    elastic: float = setting(
+        0.5, "Pixels: the spread of the displacements that bend an image.", at_least=0
+    )
+    contrast: float = setting(
+        0.16,
+        "Contrast gained from a strength of a half on, as much as resampling has blurred.",
+        at_least=0,
+    )
 
 
 @dataclass(frozen=True)
-class PriorConfig:
+class StageConfig(Settings):
+    """How encoder and decoder are trained."""
+
+    steps: int = setting(100_000, "Training steps.", at_least=0)
+    batch_size: int = setting(256, "Images per step.", at_least=1)
+    learning_rate: float = setting(5e-4, "The highest learning rate.", above=0)
+    samples: int = setting(
+        1,
+        "1 is the evidence lower bound, more is the importance-weighted bound of that many.",
+        at_least=1,
+    )
+    beta: float = setting(0.9, "Weight of the KL divergence.", at_least=0)
+    beta_warmup: int = setting(0, "Steps in which it rises from zero.", at_least=0)
+    free_bits: float = setting(
+        0.0,
+        "Nats per latent that cost nothing; with the Gaussian prior and one sample only.",
+        at_least=0,
+    )
+    prior_warmup: int = setting(0, "Steps that train a learnt prior alone.", at_least=0)
+    augment: float = setting(
+        0.0, "Strength at which training images are deformed at first.", at_least=0
+    )
+    augment_end: float = setting(0.0, "That strength at the end.", at_least=0)
+    augment_until: float = setting(
+        0.8,
+        "Share of the steps from which on it has its last value; it changes from half of it on.",
+        above=0,
+        at_most=1,
+    )
+    averaging: float = setting(
+        0.0, "Decay of the average of the weights; 0 for none.", at_least=0, below=1
+    )
+    clip: float = setting(0.0, "The largest norm of a gradient; 0 for none.", at_least=0)
+    weight_decay: float = setting(0.0, "Decoupled weight decay.", at_least=0)
+    validate_every: int = setting(1_000, "Steps between two validations.", at_least=1)
+    patience: int = setting(
+        0,
+        "Validations without improvement after which training stops; 0 for never.",
+        at_least=0,
+    )
+    seed: int = setting(0, "Seed of everything drawn at random.", at_least=0)
+    device: str = setting("auto", 'Where to train: "auto", "cpu" or "cuda".')
+    precision: Literal["auto", "float32", "bfloat16"] = setting("auto", PRECISIONS)
+    compiled: bool = setting(
+        False, "Whether residual blocks go through torch.compile: a wait, then faster steps."
+    )
+    checkpoint_seconds: float = setting(30.0, "Seconds between two checkpoints.", at_least=0)
+    file: str = setting("", "A trained one instead, or one to go on from.")
+    start: int = setting(0, "The first step, for a stage that goes on from a file.", at_least=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.free_bits and self.samples > 1:
+            raise AemError("free_bits needs samples = 1, the bound whose KL is known")
+
+
+@dataclass(frozen=True)
+class PriorConfig(Settings):
     """What the AEM is fitted to."""
 
-    # Each draw binarises every image afresh, encodes it and draws one latent vector: a fixed table
-    # of many draws stands in for fresh noise in every batch.
-    draws: int = 100
-    # Of so many latents an image draws, one is kept in proportion to its importance weight: rows of
-    # the model's own posterior rather than the encoder's. 1 is the paper's aggregate posterior.
-    resample: int = 1
-    file: str = ""  # a fitted one to evaluate instead
-
-    def __post_init__(self) -> None:
-        _positive("prior", self, "draws", "resample")
+    draws: int = setting(
+        100,
+        "Each draw binarises every image afresh, encodes it and draws one latent vector: a fixed "
+        "table of many draws stands in for fresh noise in every batch.",
+        at_least=1,
+    )
+    resample: int = setting(
+        1,
+        "Of so many latents that an image draws, one is kept in proportion to its importance weight: "
+        "rows of the model's own posterior rather than the encoder's. 1 is the paper's aggregate "
+        "posterior.",
+        at_least=1,
+    )
+    file: str = setting("", "A fitted one to evaluate instead.")
 
 
 @dataclass(frozen=True)
-class EvaluationConfig:
+class EvaluationConfig(Settings):
     """How the bounds are computed. A number of images of 0 leaves that score out."""
 
-    split: Literal["test", "validation"] = "test"  # validation, to choose between settings
-    samples: int = 50  # latents an image, for every bound
-    images: int = 10_000  # of the split: Gaussian prior and proposal
-    importance_images: int = 10_000
-    importance_samples: int = 1_000  # as published
-    kde_images: int = 10_000
-    kde_samples: int = 1_000
-    kde_fit_images: int = 2_000  # of the validation set
-    quadrature_images: int = 1_000
-    tolerance: float = 1e-2  # nats a latent vector
-    seconds: float = 0.0  # after which the three slow scores stop at the images they have; 0: never
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        _positive("evaluation", self, "samples", "images", "importance_samples", "kde_samples")
-        _positive("evaluation", self, "kde_fit_images", "tolerance")
-        _not_negative("evaluation", self, "importance_images", "kde_images", "quadrature_images")
-        _not_negative("evaluation", self, "seed", "seconds")
-        for name in ("images", "importance_images", "kde_images", "quadrature_images"):
-            if getattr(self, name) > 10_000:
-                raise AemError(
-                    f"evaluation: {name} must be at most 10000, the size of the test set"
-                )
+    split: Literal["test", "validation"] = setting(
+        "test", "The split to score: validation, to choose between settings."
+    )
+    samples: int = setting(50, "Latents per image, for every bound.", at_least=1)
+    images: int = setting(
+        IMAGES, "Images for the Gaussian prior and the proposal.", at_least=1, at_most=IMAGES
+    )
+    importance_images: int = setting(
+        IMAGES, "Images for importance sampling.", at_least=0, at_most=IMAGES
+    )
+    importance_samples: int = setting(1_000, "Its draws per conditional, as published.", at_least=1)
+    kde_images: int = setting(IMAGES, "Images for AEM-KDE.", at_least=0, at_most=IMAGES)
+    kde_samples: int = setting(1_000, "Its kernels per conditional.", at_least=1)
+    kde_fit_images: int = setting(2_000, "Validation images that fit its two numbers.", at_least=1)
+    quadrature_images: int = setting(
+        1_000, "Images for the quadrature.", at_least=0, at_most=IMAGES
+    )
+    tolerance: float = setting(1e-2, "Largest error, nats per latent vector.", above=0)
+    seconds: float = setting(
+        0.0,
+        "Seconds after which the three slow scores stop at the images they have; 0: never.",
+        at_least=0,
+    )
+    seed: int = setting(0, "Seed of everything drawn at random.", at_least=0)
 
 
 @dataclass(frozen=True)
@@ -184,21 +205,3 @@ def vae_experiment(
 ) -> VaeConfig:
     """The settings of a run."""
     return from_mapping(VaeConfig, layered_settings("vae", preset, file, assignments))
-
-
-def _positive(section: str, config: object, *names: str) -> None:
-    for name in names:
-        if not getattr(config, name) > 0:
-            raise AemError(f"{section}: {name} must be positive, not {getattr(config, name)}")
-
-
-def _not_negative(section: str, config: object, *names: str) -> None:
-    for name in names:
-        if not getattr(config, name) >= 0:
-            raise AemError(f"{section}: {name} must not be negative, not {getattr(config, name)}")
-
-
-def _fraction(section: str, config: object, *names: str) -> None:
-    for name in names:
-        if not 0 <= getattr(config, name) < 1:
-            raise AemError(f"{section}: {name} must lie in [0, 1), not {getattr(config, name)}")

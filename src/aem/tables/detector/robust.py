@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from aem.base.threads import libraries_alone
 from aem.model.mixture import central_rows
 from aem.tables.detector.views import Views
-from aem.tables.fit.automatic import FittedTable, Settings, fit_table
+from aem.tables.fit.automatic import FitSettings, FittedTable, fit_table
 
 Array = NDArray[np.float64]
 
@@ -38,7 +38,7 @@ def fit_robustly(
     columns: Sequence[str],
     contamination: float,
     *,
-    settings: Settings,
+    settings: FitSettings,
     seed: int,
     device: str,
 ) -> tuple[FittedTable, NDArray[np.bool_]]:

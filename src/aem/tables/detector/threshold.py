@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aem.tables.detector.views import Views
-from aem.tables.fit.automatic import Settings, fit_table
+from aem.tables.fit.automatic import FitSettings, fit_table
 from aem.tables.model import TableModel
 
 Array = NDArray[np.float64]
@@ -25,7 +25,7 @@ MOST_ROWS = 1000  # of a kind: more would not move the threshold enough to wait 
 
 def scores_by_fold(rows: Array, kept: NDArray[np.bool_], fitted: TableModel) -> Array:
     """The score of each row by a mixture like the fitted one of the rows kept in other folds."""
-    settings = Settings(components=fitted.about["mixture"]["components"], steps=0)
+    settings = FitSettings(components=fitted.about["mixture"]["components"], steps=0)
     seed = fitted.about["seed"]
     folds = MANY_FOLDS if len(rows) < FEW_ROWS else FOLDS
     fold = np.random.default_rng(seed).permutation(len(rows)) % folds

@@ -25,7 +25,7 @@ from torch import Tensor
 from aem.base.checks import check_table, refuse_extreme
 from aem.base.devices import choose_device
 from aem.base.progress import Report, silent
-from aem.base.settings import SEEDS, to_mapping
+from aem.base.settings import SEEDS, Settings, setting, to_mapping
 from aem.base.threads import libraries_alone
 from aem.config import ModelConfig, TrainConfig
 from aem.errors import AemError
@@ -71,22 +71,31 @@ POOLED = 64  # components of several starts together; more in one mixture have t
 MOST_STARTS = 8
 DRAWS = 8  # of every discrete value from its cell: a network must not learn one draw by heart
 MOST_DRAWN_ROWS = 200_000
-LEAST = {"components": 1, "hidden": 1, "steps": 0, "batch_size": 1, "frequencies": 0, "dropout": 0}
 FAR = 1e4  # deviations from zero: single precision has seven digits
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What the user may set; None leaves it to the data."""
+class FitSettings(Settings):
+    """What a user may set of an automatic fit; None leaves it to the data."""
 
-    components: int | None = None
-    hidden: int | None = None
-    steps: int | None = None
-    batch_size: int | None = None
-    learning_rate: float | None = None
-    dropout: float | None = None
-    weight_decay: float | None = None
-    frequencies: int | None = None
+    components: int | None = setting(
+        None, "Gaussians of the mixture that the proposals start from.", at_least=1
+    )
+    hidden: int | None = setting(None, "Units of the autoregressive network.", at_least=1)
+    steps: int | None = setting(
+        None,
+        "Training steps of the proposal, and again of the energies; 0 keeps the mixture alone.",
+        at_least=0,
+    )
+    batch_size: int | None = setting(None, "Rows per training step.", at_least=1)
+    learning_rate: float | None = setting(
+        None, "The highest learning rate; the energies learn at a tenth of it.", above=0
+    )
+    dropout: float | None = setting(
+        None, "Share of the units that training leaves out.", at_least=0, below=1
+    )
+    weight_decay: float | None = setting(None, "Decoupled weight decay.", at_least=0)
+    frequencies: int | None = setting(None, "Fourier features of each value.", at_least=0)
 
 
 @dataclass(frozen=True)
@@ -110,7 +119,7 @@ def fit_table(
     x: Array,
     columns: Sequence[str],
     *,
-    settings: Settings | None = None,
+    settings: FitSettings | None = None,
     most_components: int = MOST_COMPONENTS,
     keep_mixture: bool = False,
     judges: NDArray[np.bool_] | None = None,
@@ -125,7 +134,7 @@ def fit_table(
     `most_components` bounds the mixture where the settings leave its size to the data; with
     `keep_mixture` it is the mixture that networks start from, whatever else would be better.
     """
-    settings = settings or Settings()
+    settings = settings or FitSettings()
     _refuse_impossible(settings, len(x), seed)
     choose_device(device)  # says at once if there is none such
     columns = list(columns)
@@ -257,11 +266,7 @@ def _anchored(
     return model
 
 
-def _refuse_impossible(settings: Settings, rows: int, seed: int) -> None:
-    for name, least in LEAST.items():
-        value = getattr(settings, name)
-        if value is not None and value < least:
-            raise AemError(f"{name} must be at least {least}, not {value}")
+def _refuse_impossible(settings: FitSettings, rows: int, seed: int) -> None:
     if settings.components is not None and settings.components > max(rows // 2, 1):
         raise AemError(
             f"components must be at most half the number of rows ({rows:,}), not "
@@ -280,7 +285,9 @@ def far_from_zero(x: Array) -> Array:
     return np.where(np.abs(middle) > FAR * np.where(spread > 0, spread, 1.0), middle, 0.0)
 
 
-def choose(x: Array, settings: Settings, seed: int, device: str) -> tuple[ModelConfig, Plan | None]:
+def choose(
+    x: Array, settings: FitSettings, seed: int, device: str
+) -> tuple[ModelConfig, Plan | None]:
     """Sizes of the networks and how to train them; no training for a table too small for it."""
     rows, columns = x.shape
 
