@@ -1,5 +1,7 @@
-"""How the cost of ours grows: with the features, the batch and the nodes in training, with the rows
-in scoring. A fitted exponent of one is a cost in proportion.
+"""How the cost of ours grows, in training and in scoring.
+
+Training is measured by features, batch and nodes, scoring by rows. A fitted exponent of one is a
+cost in proportion.
 
 The energy part of a step is what is left of its time after that of the same step with the proposal
 alone (a step of warm-up: ARNN, mixture, optimiser), which grows with D and H on its own terms.

@@ -12,10 +12,14 @@ Extra = Literal["data", "paper"]
 def require(module: str, purpose: str, extra: Extra) -> Any:
     """Import a module of an optional package, or say in one sentence what installs it.
 
-    Args:
-        module: the module's full name.
-        purpose: what needs it, as the beginning of a sentence.
-        extra: the extra of `aem` that brings the package.
+    Parameters
+    ----------
+    module
+        The module's full name.
+    purpose
+        What needs it, as the beginning of a sentence.
+    extra
+        The extra of `aem` that brings the package.
     """
     check_installed(module.partition(".")[0], purpose, extra)
     return import_module(module)
@@ -24,10 +28,14 @@ def require(module: str, purpose: str, extra: Extra) -> Any:
 def check_installed(package: str, purpose: str, extra: Extra) -> None:
     """Refuse to go on without an optional package, before it is imported.
 
-    Args:
-        package: the name it is imported by.
-        purpose: what needs it, as the beginning of a sentence.
-        extra: the extra of `aem` that brings the package.
+    Parameters
+    ----------
+    package
+        The name it is imported by.
+    purpose
+        What needs it, as the beginning of a sentence.
+    extra
+        The extra of `aem` that brings the package.
     """
     if not installed(package):
         raise AemError(
@@ -38,8 +46,10 @@ def check_installed(package: str, purpose: str, extra: Extra) -> None:
 def installed(package: str) -> bool:
     """Whether a package can be imported.
 
-    Args:
-        package: the name it is imported by.
+    Parameters
+    ----------
+    package
+        The name it is imported by.
     """
     try:
         return find_spec(package) is not None

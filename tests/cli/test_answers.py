@@ -25,7 +25,7 @@ def test_from_a_table_to_answers(
     assert "178 rows × 3 columns" in said
     assert "'magnesium' is discrete (whole numbers)" in said
     assert run(monkeypatch, "score", "new.model", "wine.csv") == 0
-    scores = pd.read_csv(io.BytesIO(capsysbinary.readouterr().out))
+    scores = pd.read_csv(io.BytesIO(capsysbinary.readouterr().out), float_precision="round_trip")
     table = TableModel.load(folder / "new.model")
     np.testing.assert_array_equal(
         scores["log_density"], table.score(wine.to_numpy(dtype=float)).total
@@ -33,7 +33,7 @@ def test_from_a_table_to_answers(
     np.testing.assert_array_equal(scores["log_density"], fitted.score_samples(wine))
     np.testing.assert_array_equal(scores["error"], table.score(wine.to_numpy(dtype=float)).error)
     assert run(monkeypatch, "sample", "new.model", "-n", "7") == 0
-    drawn = pd.read_csv(io.BytesIO(capsysbinary.readouterr().out))
+    drawn = pd.read_csv(io.BytesIO(capsysbinary.readouterr().out), float_precision="round_trip")
     assert list(drawn.columns) == COLUMNS
     np.testing.assert_array_equal(drawn.to_numpy(), table.sample(7, 0))
     resampled = ("sample", "new.model", "-n", "7", "--method", "resample", "--proposals", "3")

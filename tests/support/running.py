@@ -46,7 +46,8 @@ def read(name: str) -> pd.DataFrame:
         return pd.read_parquet(name)
     if name.endswith(".json"):
         return pd.DataFrame(json.loads(Path(name).read_text()))
-    return pd.read_csv(name, sep="\t" if name.endswith(".tsv") else ",")
+    separator = "\t" if name.endswith(".tsv") else ","
+    return pd.read_csv(name, sep=separator, float_precision="round_trip")
 
 
 def text_of(frame: pd.DataFrame) -> str:

@@ -43,8 +43,9 @@ def check_table(
         names, values = frame_columns(frame, columns or None)
         columns = columns or names
     try:
-        # In one piece: PyTorch takes no view that runs backwards.
-        table = np.asarray(values, dtype=np.float64, order="C")
+        # In one piece and writable: PyTorch takes no view that runs backwards, and warns of memory
+        # that it must not write to.
+        table = np.require(values, np.float64, ("ENSUREARRAY", "C", "WRITEABLE"))
     except (TypeError, ValueError) as error:
         raise AemError(f"the {what} must be numbers: {error}") from error
     if table.ndim != 2:

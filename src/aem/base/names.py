@@ -49,6 +49,6 @@ def places(names: Sequence[str], wanted: Sequence[str], what: str = "the data") 
 
 
 def listed(names: Sequence[str]) -> str:
-    """'a', 'b', …"""
+    """Quote names for a message: 'a', 'b', … and no more than eight."""
     shown = ", ".join(f"'{name}'" for name in names[:8])
     return shown + (", …" if len(names) > 8 else "")

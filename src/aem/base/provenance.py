@@ -37,10 +37,24 @@ def commit() -> str | None:
 
 
 def command_line() -> str:
-    """How the program was called, without the path it happens to be installed under."""
-    program = Path(sys.argv[0])
-    by_module = program.parts[-3:] == ("aem", "cli", "__main__.py")  # python -m aem.cli
-    return shlex.join(["aem" if by_module else program.name, *sys.argv[1:]])
+    """How the program was called, in words that can be typed again on another machine.
+
+    `python -m NAME` is told by its module, `aem` by its name wherever it is installed, and a script
+    by the path that was typed, or by its file name if that was an absolute path.
+    """
+    program, *arguments = sys.argv
+    return shlex.join([*_program(program), *arguments])
+
+
+def _program(program: str) -> list[str]:
+    module = getattr(sys.modules["__main__"], "__spec__", None)
+    if module is not None and module.origin == program:  # python -m: the path is the module's
+        name = module.name.removesuffix(".__main__")
+        return ["aem"] if name == "aem.cli" else ["python", "-m", name]
+    path = Path(program)
+    if path.suffix == ".py":
+        return ["python", path.name if path.is_absolute() else program]
+    return [path.name]
 
 
 def provenance(config: Any, seed: int, device: torch.device) -> dict[str, Any]:

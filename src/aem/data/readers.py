@@ -69,8 +69,9 @@ def read_numbers(
     pandas = require("pandas", "Reading a table of text", "data")
     with refusing(path, f"a table of {_span(columns)} columns of numbers"):
         frame = pandas.read_csv(
-            path, sep=separator, header=None, skiprows=1, nrows=max_rows, dtype=np.float64
-        )
+            path, sep=separator, header=None, skiprows=1, nrows=max_rows, dtype=np.float64,
+            float_precision="round_trip",  # the default of older versions is wrong in the last digit
+        )  # fmt: skip
     if frame.shape[1] not in columns:
         raise AemError(f"{path} has {frame.shape[1]} columns, expected {_span(columns)}.")
     rows: Floats = frame.to_numpy()

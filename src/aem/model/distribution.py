@@ -123,7 +123,7 @@ class AEMDistribution(Distribution):
     def conditionals(
         self, value: Float[Tensor, "*B D"], settings: Quadrature | None = None
     ) -> list[Conditional]:
-        """p(x_d | x_<d) for each feature d, as objects to ask for densities, quantiles, regions …
+        """p(x_d | x_<d) for each feature d, as objects that know densities, quantiles and regions.
 
         >>> price = model().conditionals(row)[2]
         >>> price.mean(), price.quantile(torch.tensor([0.05, 0.95])), price.pit()

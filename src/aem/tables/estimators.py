@@ -343,10 +343,10 @@ class AEMOutlierDetector(OutlierMixin, _TableEstimator):  # type: ignore[misc]
 
     @_as_table_errors()
     def score_samples(self, X: Any) -> Array:
-        """How normal each row is, the lower the odder: the worst of three looks, see
-        `aem.tables.detector.views`.
+        """How normal each row is, the lower the odder.
 
-        `model_.score` gives log densities.
+        It is the worst of three looks, see `aem.tables.detector.views`; `model_.score` gives log
+        densities.
         """
         rows = self._rows(X)
         return self.views_.score(rows)

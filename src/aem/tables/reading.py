@@ -95,7 +95,7 @@ def named_rows(
 
 
 def kind_of(path: str | Path) -> str:
-    """How the name of a table ends: .csv, .csv.gz, …"""
+    """How the name of a table ends, in .csv or .csv.gz and the like."""
     suffixes = [suffix.lower() for suffix in Path(path).suffixes[-2:]]
     return "".join(suffixes if suffixes and suffixes[-1] in COMPRESSED else suffixes[-1:])
 

@@ -87,7 +87,7 @@ class Descent:
         self.memory.refresh()
 
     def schedule(self, rate: float, keep: float) -> None:
-        """This step's learning rate, and the share of itself that the average keeps."""
+        """Set the step's learning rate, and the share of itself that the average keeps."""
         self.rate.fill_(rate)
         self.keep.fill_(keep)
         if not self.rate.is_cuda:

@@ -1,5 +1,4 @@
-"""The energy network on a processor: a few thousand nodes at a time, so that they stay in its
-cache.
+"""The energy network on a processor, as many nodes at a time as stay in its cache: a few thousand.
 
 The first layer, h + W₂ dropout(relu(W₁ relu(h) + b₁)) + b₂ block after block, the last layer;
 forward and backward written out. Three things make this faster than the same operations one by one

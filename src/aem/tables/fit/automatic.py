@@ -277,8 +277,10 @@ def _refuse_impossible(settings: FitSettings, rows: int, seed: int) -> None:
 
 
 def far_from_zero(x: Array) -> Array:
-    """What to subtract from each column [D]: nothing, unless it lies so far from zero, as times in
-    seconds do, that the mean a model keeps in single precision would not be in its middle.
+    """What to subtract from each column [D]: nothing, unless it lies far from zero.
+
+    So far, as times in seconds do, that the mean a model keeps in single precision would not be in
+    its middle.
     """
     spread = x.std(0)
     middle: Array = np.sort(x, axis=0)[len(x) // 2]  # a value of the column: whole if those are
