@@ -39,6 +39,7 @@ PROPOSALS: dict[str, Family] = {
     "anchored": Family("aem.conditionals.proposals.anchored:AnchoredHead"),
     "uniform": Family("aem.conditionals.proposals.uniform:UniformHead", bounded=True),
     "laplace": Family("aem.conditionals.proposals.laplace:LaplaceHead"),
+    "student_t": Family("aem.conditionals.proposals.student_t:StudentTHead"),
 }
 
 
@@ -76,6 +77,8 @@ class ModelConfig:
     # Whether the components start side by side over standardised columns, or where the last layer's
     # random weights put them: on top of each other around zero.
     spread_components: bool = True
+    # Of student_t's components, from 1, which makes them Cauchys, to 100, which is nearly Gaussian.
+    degrees_of_freedom: float = 3.0
     bounds: tuple[tuple[float, float], ...] = ()  # uniform proposal: (low, high) a column
     # Fourier features of each scalar, 0 for none; their frequencies come from the data
     frequencies: int = 8
@@ -98,6 +101,10 @@ class ModelConfig:
         for name in ("dropout", "energy_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise AemError(f"{name} must lie in [0, 1), not {getattr(self, name)}")
+        if not 1 <= self.degrees_of_freedom <= 100:
+            raise AemError(
+                f"degrees_of_freedom must lie between 1 and 100, not {self.degrees_of_freedom}"
+            )
         bounded = PROPOSALS[self.proposal].bounded
         if bounded and not self.bounds:
             raise AemError(
