@@ -37,6 +37,7 @@ PROPOSALS: dict[str, Family] = {
     "anchored": Family("aem.conditionals.proposals.anchored:AnchoredHead"),
     "uniform": Family("aem.conditionals.proposals.uniform:UniformHead", bounded=True),
     "laplace": Family("aem.conditionals.proposals.laplace:LaplaceHead"),
+    "student_t": Family("aem.conditionals.proposals.student_t:StudentTHead"),
 }
 
 
@@ -99,6 +100,12 @@ class ModelConfig(Settings):
         True,
         "Whether components start side by side over standardised columns, or where the random "
         "weights of the last layer put them: on top of each other around zero.",
+    )
+    degrees_of_freedom: float = setting(
+        3.0,
+        "Of the components of student_t: 1 makes them Cauchy distributions, 100 nearly Gaussians.",
+        at_least=1,
+        at_most=100,
     )
     bounds: tuple[tuple[float, float], ...] = setting(
         (), "The lowest and the highest value of each column, for a uniform proposal."

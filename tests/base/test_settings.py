@@ -37,6 +37,10 @@ from aem.paper.plane.config import ExperimentConfig
         ({"model": {"dropout": 1.0}}, "dropout must lie in [0, 1), not 1.0"),
         ({"model": {"proposal": "uniform"}}, "proposal 'uniform' needs bounds"),
         (
+            {"model": {"proposal": "student_t", "degrees_of_freedom": 0.5}},
+            "degrees_of_freedom must lie in \\[1, 100\\], not 0.5",
+        ),
+        (
             {"model": {"proposal": "gaussian"}},
             "'proposal' must be one of mixture, anchored, uniform",
         ),

@@ -37,6 +37,31 @@ def test_moments_and_cdf_agree_with_the_density_on_a_grid(form: EnergyForm, prop
     )
 
 
+@pytest.mark.parametrize(
+    ("degrees", "mean", "variance"), [(1.0, False, False), (1.5, True, False), (4.0, True, True)]
+)
+def test_heavy_tails_have_the_moments_their_proposal_has(
+    degrees: float, mean: bool, variance: bool
+) -> None:
+    """With an energy that cannot tell where the moments come from, and one that ends the tails."""
+    model = rough_model(proposal="student_t", size=1.0, top=3.0, degrees_of_freedom=degrees)
+    conditional = model().conditionals(rows_of(model, 3))[1]
+    assert bool(conditional.mean().isfinite().all()) == mean
+    assert bool(conditional.variance().isfinite().all()) == variance
+    assert bool((conditional.variance() == torch.inf).all()) == (mean and not variance)
+    if variance:
+        grown = torch.linspace(-30, 30, 200_001, dtype=torch.float64)
+        grid = grown.sinh()
+        p = conditional.density(grid) * grown.cosh()
+        expected = torch.trapezoid(p * grid, grown)
+        square = torch.trapezoid(p * (grid - expected[:, None]).square(), grown)
+        torch.testing.assert_close(conditional.mean(), expected, rtol=0, atol=3e-3)
+        torch.testing.assert_close(conditional.variance(), square, rtol=1e-2, atol=0)
+    literal = rough_model("literal", "student_t", size=1.0, degrees_of_freedom=degrees)
+    conditional = literal().conditionals(rows_of(literal, 3))[1]
+    assert conditional.mean().isfinite().all() and conditional.variance().isfinite().all()
+
+
 def test_quantiles_invert_the_cdf_and_pit_is_that_of_the_row() -> None:
     model = rough_model()
     rows = rows_of(model, 3)

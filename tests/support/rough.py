@@ -11,6 +11,7 @@ from aem.conditionals.batch import Conditionals, EnergyForm
 from aem.conditionals.proposals.base import Proposal
 from aem.conditionals.proposals.gaussian import GaussianMixture
 from aem.conditionals.proposals.uniform import FixedUniform
+from aem.config import PROPOSALS
 from aem.nn.energy import EnergyNetwork
 
 
@@ -27,6 +28,8 @@ def rough_model(
 ) -> AEM:
     """Random networks with enlarged weights; a literal one grows in both tails, so that Z exists."""
     torch.manual_seed(seed)
+    if PROPOSALS[proposal].bounded:
+        changes = {"bounds": ((-3.0, 5.0),) * features, **changes}
     config = ModelConfig(
         features=features,
         context_features=context,
@@ -38,8 +41,7 @@ def rough_model(
         energy_blocks=1,
         components=3,
         min_scale=0.05,
-        proposal="uniform" if proposal == "uniform" else "mixture",
-        bounds=((-3.0, 5.0),) * features if proposal == "uniform" else (),
+        proposal=proposal,
         frequencies=4,
         **changes,
     )

@@ -145,7 +145,14 @@ class Conditional:
 
         total = expectation(torch.ones_like(x))
         mean = expectation(x) / total
-        return mean, expectation((x - mean[problem, None]).square()) / total
+        variance = expectation((x - mean[problem, None]).square()) / total
+        distinct = self._normalizer.chart.conditionals
+        if distinct.form == "relative":
+            # Between e^−32 and one, a weight leaves a proposal's moments finite, infinite or missing.
+            own_mean, own_deviation = distinct.proposal.moments()
+            mean = torch.where(own_mean.isfinite(), mean, own_mean)
+            variance = torch.where(own_deviation.isfinite(), variance, own_deviation)
+        return mean, variance
 
     def _mass(self, problem: Tensor, start: Tensor, end: Tensor) -> tuple[Tensor, Tensor]:
         """Nodes of panels, and the probability each stands for (up to a factor)."""
@@ -164,13 +171,13 @@ class Conditional:
 
     @torch.no_grad()
     def mean(self) -> Float[Tensor, "*B"]:
-        """Expectation."""
+        """Expectation; NaN where a heavy-tailed proposal leaves none."""
         own = self._moments[0][self._groups]
         return (self._shift + self._scale * own).reshape(self.shape)
 
     @torch.no_grad()
     def variance(self) -> Float[Tensor, "*B"]:
-        """Variance."""
+        """Variance; infinite or NaN where a heavy-tailed proposal leaves none."""
         return (self._scale.square() * self._moments[1])[self._groups].reshape(self.shape)
 
     def std(self) -> Float[Tensor, "*B"]:

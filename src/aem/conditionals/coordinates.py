@@ -26,6 +26,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from aem.conditionals.batch import Conditionals
+from aem.conditionals.ladder import Ladder
 
 REACH_OF_PROPOSAL = 1e-6  # ε: a quantile no importance sampler will draw beyond
 # Quantiles where the line ends and where its outer panels meet; the others lie evenly between the last.
@@ -98,61 +99,14 @@ def unresolved(chart: Chart, x: Float[Tensor, "N S"]) -> Float[Tensor, " N"]:
     anything in between without a node noticing.
     """
     highest = chart.conditionals.highest_frequency.clamp_min(SMOOTH)
-    distance = x.diff(dim=-1).nan_to_num(nan=0.0).amax(-1)  # ∞ − ∞ in a literal energy's tails
+    reach = chart.conditionals.reach(x.dtype)  # further out the energy is a constant
+    distance = x.clamp(-reach, reach).diff(dim=-1).amax(-1)
     return (1 - RESOLVED / (highest * distance)).clamp_min(0)
 
 
 def _levels(lowest: float, pieces: int, like: Tensor) -> Float[Tensor, " R"]:
     """Equally spaced from a lowest level to its mirror image."""
     return torch.linspace(lowest, 1 - lowest, pieces + 1, dtype=like.dtype, device=like.device)
-
-
-@dataclass(frozen=True)
-class Ladder:
-    """x as a piecewise linear function of t ∈ [0, 1], through given rungs at equal steps of t."""
-
-    rungs: Float[Tensor, "N R"]
-
-    @property
-    def pieces(self) -> int:
-        """Between the rungs."""
-        return self.rungs.shape[-1] - 1
-
-    def edges(self) -> Float[Tensor, " R"]:
-        """t of the rungs."""
-        return torch.linspace(0, 1, self.pieces + 1, dtype=torch.float64, device=self.rungs.device)
-
-    def _step(self, piece: Int[Tensor, "N S"]) -> tuple[Tensor, Tensor]:
-        low, high = self.rungs.gather(-1, piece), self.rungs.gather(-1, piece + 1)
-        return low, high - low
-
-    def point(self, t: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
-        """x at t."""
-        place = t.clamp(0, 1) * self.pieces
-        piece = place.long().clamp(max=self.pieces - 1)
-        low, step = self._step(piece)
-        return low + (place - piece) * step
-
-    def coordinate(self, x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
-        """t at x, at most an end."""
-        piece = torch.searchsorted(self.rungs, x.contiguous(), right=True) - 1
-        piece = piece.clamp(0, self.pieces - 1)
-        low, step = self._step(piece)
-        return (piece + ((x - low) / step).clamp(0, 1)) / self.pieces
-
-    def slope(self, t: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
-        """dx/dt; at a rung that of the piece to its right."""
-        piece = (t.clamp(0, 1) * self.pieces).long().clamp(max=self.pieces - 1)
-        return self._step(piece)[1] * self.pieces
-
-    def select(self, index: Int[Tensor, " P"]) -> "Ladder":
-        """Some of them."""
-        return Ladder(self.rungs[index])
-
-    @staticmethod
-    def joined(ladders: Sequence["Ladder"]) -> "Ladder":
-        """All of them."""
-        return Ladder(torch.cat([ladder.rungs for ladder in ladders]))
 
 
 def _own(charts: Sequence[Chart], kind: type[Kind]) -> list[Kind]:
@@ -222,7 +176,7 @@ class LineChart:
         low = proposal.icdf(torch.cat((outer[:-1], inner)).expand(count, -1))
         # 1 − 1e-30 is no number.
         high = proposal.isf(outer[:-1].flip(0).expand(count, -1))
-        return cls(conditionals, Ladder(torch.cat((low, high), -1)))
+        return cls(conditionals, Ladder.through(torch.cat((low, high), -1), proposal))
 
     def edges(self) -> Float[Tensor, " E"]:
         """Where the first panels meet."""
@@ -270,19 +224,20 @@ class TailedChart:
     @classmethod
     def around(cls, conditionals: Conditionals, panels: int) -> "TailedChart":
         """Tails begin where the proposal's reach ends."""
-        like = conditionals.proposal.batch
-        levels = _levels(REACH_OF_PROPOSAL, panels, like)
-        return cls(conditionals, Ladder(conditionals.proposal.icdf(levels.expand(len(like), -1))))
+        proposal = conditionals.proposal
+        levels = _levels(REACH_OF_PROPOSAL, panels, proposal.batch)
+        points = proposal.icdf(levels.expand(len(proposal.batch), -1))
+        return cls(conditionals, Ladder.through(points, proposal))
 
     @property
     def low(self) -> Float[Tensor, "N 1"]:
         """Where the left tail begins."""
-        return self.ladder.rungs[:, :1]
+        return self.ladder.ends[:, :1]
 
     @property
     def high(self) -> Float[Tensor, "N 1"]:
         """Where the right tail begins."""
-        return self.ladder.rungs[:, -1:]
+        return self.ladder.ends[:, -1:]
 
     @property
     def spread(self) -> Float[Tensor, "N 1"]:

@@ -46,6 +46,10 @@ class Proposal(ABC):
     - `bounded` and `heavy_tailed`, which choose the coordinates of the quadrature, and `terms`, what a
       node costs, unless the defaults are right.
 
+    A row's score is to be the same in any batch, to the bit. Of PyTorch's functions exp, expm1, log,
+    log1p, sqrt, erfc and asinh do not mind where in a tensor a number stands; sigmoid, softplus, pow,
+    hypot, sinh and cosh do.
+
     What follows
     ------------
     `density`, `isf`, `mass` and `log_mass` between two points; `transport` of uniforms to draws with
