@@ -38,7 +38,7 @@ from aem.paper.plane.config import ExperimentConfig
         ({"model": {"proposal": "uniform"}}, "proposal 'uniform' needs bounds"),
         (
             {"model": {"proposal": "student_t", "degrees_of_freedom": 0.5}},
-            "degrees_of_freedom must lie in \\[1, 100\\], not 0.5",
+            "degrees_of_freedom must lie in [1, 100], not 0.5",
         ),
         (
             {"model": {"proposal": "gaussian"}},
