@@ -11,6 +11,7 @@ from aem import AEM, AemError, ModelConfig
 from aem.conditionals.batch import EnergyForm
 from aem.conditionals.estimates import Estimator, log_prob_estimate
 from aem.conditionals.normalizer import Quadrature
+from aem.model.transforms.affine import Affine
 from aem.nn.resmade import ResMADE
 
 SMALL = ModelConfig(
@@ -43,8 +44,7 @@ def test_density_is_in_the_units_of_the_data(conditional: AEM) -> None:
     shift = torch.tensor([5.0, -300.0, 0.0], dtype=torch.float64)
     scale = torch.tensor([1e-3, 40.0, 2.0], dtype=torch.float64)
     moved = copy.deepcopy(conditional)
-    moved.shift.copy_(shift)
-    moved.scale.copy_(scale)
+    moved.standardisation = Affine(shift, scale)
     moved.context_shift.fill_(1.0)
     moved.context_scale.fill_(4.0)
     x, context = rows(20, 3), rows(20, 2)
@@ -70,8 +70,7 @@ def test_density_integrates_to_one_in_the_units_of_the_data(
 ) -> None:
     aem = AEM(
         small(features=1),
-        shift=torch.tensor([1000.0]),
-        scale=torch.tensor([50.0]),
+        standardisation=Affine(torch.tensor([1000.0]), torch.tensor([50.0])),
         frequencies=torch.tensor([[1.0, 5.0]]),
     )
     randomise(aem)
@@ -147,7 +146,8 @@ def test_a_known_gaussian_is_scored_as_one() -> None:
     """One component with given φ and a constant energy: N(μ, σ²) in each column, in data units."""
     locs, scales = torch.tensor([0.5, -1.0]).double(), torch.tensor([0.3, 2.0]).double()
     shift, scale = torch.tensor([10.0, 20.0]).double(), torch.tensor([3.0, 0.5]).double()
-    aem = AEM(small(features=2, components=1), shift=shift, scale=scale).double().eval()
+    config = small(features=2, components=1)
+    aem = AEM(config, standardisation=Affine(shift, scale)).double().eval()
     with torch.no_grad():
         aem.arnn.final.weight.zero_()
         aem.energy.final.weight.zero_()

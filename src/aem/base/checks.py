@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aem.base.names import unnamed
 from aem.errors import AemError
 
 FEWEST_ROWS = 10
@@ -26,8 +27,8 @@ def check_table(
     values
         an array, nested lists, or a data frame.
     columns
-        names of the columns. Those of a data frame are matched by name, unless these are only the
-        names x1, x2 and so on of columns that have none.
+        names of the columns. Those of a data frame are matched by name; where these are only the
+        names x1, x2 and so on of columns that have none, a frame of other names goes by position.
     features
         how many columns there must be.
     what
@@ -37,14 +38,14 @@ def check_table(
     """
     frame = as_named_columns(values)
     if frame is not None:
-        from aem.base.frames import frame_columns
+        from aem.base.frames import matched_columns
 
-        wanted = None if list(columns) == unnamed(len(columns)) else list(columns)
-        names, values = frame_columns(frame, wanted)
+        names, values = matched_columns(frame, columns)
         columns = columns or names
     try:
-        # In one piece: PyTorch takes no view that runs backwards.
-        table = np.asarray(values, dtype=np.float64, order="C")
+        # In one piece, and to be written to: PyTorch takes no view that runs backwards, and warns of
+        # memory that belongs to a data frame.
+        table = np.require(values, dtype=np.float64, requirements=("C", "W", "E"))
     except (TypeError, ValueError) as error:
         raise AemError(f"the {what} must be numbers: {error}") from error
     if table.ndim != 2:
@@ -80,11 +81,6 @@ def check_table(
                 f"column '{names[extreme[0]]}' of the {what} has values too extreme to standardise"
             )
     return table
-
-
-def unnamed(features: int) -> list[str]:
-    """Names of columns that have none."""
-    return [f"x{i + 1}" for i in range(features)]
 
 
 def as_named_columns(values: Any) -> Any:

@@ -8,7 +8,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from aem.base.names import TableError, listed, match_names
+from aem.base.names import TableError, listed, match_names, unnamed
 
 Array = NDArray[np.float64]
 
@@ -59,6 +59,18 @@ def frame_columns(frame: Any, wanted: Sequence[str] | None = None) -> tuple[list
         )
     numbers = [np.asarray(series[n].to_numpy(), dtype=np.float64) for n in chosen]
     return chosen, np.stack(numbers, axis=1) if numbers else np.empty((len(table), 0))
+
+
+def matched_columns(frame: Any, columns: Sequence[str]) -> tuple[list[str], Array]:
+    """Names and numbers [B, D] of a frame for a model of such columns, in the order of the model.
+
+    Columns are matched by name. A model of columns without names takes a frame that has others by
+    position.
+    """
+    nameless = list(columns) == unnamed(len(columns))
+    if nameless and set(column_labels(frame)) != set(columns):
+        return frame_columns(frame)
+    return frame_columns(frame, list(columns))
 
 
 def as_frame(columns: Mapping[Any, Any], like: Any) -> Any:

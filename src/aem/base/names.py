@@ -9,6 +9,11 @@ class TableError(AemError, ValueError):
     """Bad input to an estimator: scikit-learn's conventions ask for a ValueError."""
 
 
+def unnamed(features: int) -> list[str]:
+    """Names of columns that have none."""
+    return [f"x{i + 1}" for i in range(features)]
+
+
 def match_names(names: Sequence[str], wanted: Sequence[str], what: str = "the data") -> None:
     """Refuse columns that are missing and columns nobody has seen."""
     missing = [name for name in wanted if name not in names]

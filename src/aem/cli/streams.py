@@ -48,7 +48,9 @@ def read_rows(
     if not raw.columns:
         raise AemError(f"{what} has no columns{' left' if drop else ''}")
     positions = tuple(f"x{i + 1}" for i in range(len(raw.columns)))
-    if raw.names is None:
+    # A model of columns without names takes those of a file by position.
+    nameless = tuple(wanted or ()) == positions and set(raw.names or ()) != set(positions)
+    if raw.names is None or nameless:
         names = positions
         if wanted is not None and len(wanted) != len(names):
             raise AemError(

@@ -9,7 +9,7 @@ where the adaptive rule saw nothing to look for. The last figure is reported, an
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -52,6 +52,7 @@ class Estimate:
     bias: Float[Tensor, " B"]
 
 
+@runtime_checkable
 class Density(Protocol):
     """What is scored side by side; `aem.tables.scores.TableScores` is one."""
 

@@ -10,7 +10,8 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from aem.base.checks import as_named_columns, check_table, unnamed
+from aem.base.checks import as_named_columns, check_table
+from aem.base.names import unnamed
 from aem.conditionals.batch import Conditionals
 from aem.conditionals.proposals.base import head_class
 from aem.config import ModelConfig
@@ -67,6 +68,8 @@ class AEM(nn.Module):
             raise AemError("a model needs at least one feature")
         if columns and len(columns) != d:
             raise AemError(f"{len(columns)} column names for {d} features")
+        if len(set(columns)) < len(columns):
+            raise AemError("two columns have the same name")
         self.config = config
         self.columns = tuple(columns) or tuple(unnamed(d))
         if standardisation is None:

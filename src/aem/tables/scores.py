@@ -127,9 +127,7 @@ class TableScores:
                 memory=self.memory,
                 watch=self._shared(watch),
             )
-            terms = scores.log_prob
-            if member.cells:
-                terms = member.with_estimated_cells(terms, x, scores.log_z)
+            terms = member.with_estimated_cells(scores.log_prob, x, scores.log_z)
             total.append((terms + member.transform.log_slopes(x)).sum(-1))
             bias.append(scores.bias.sum(-1))
         log_prob = torch.stack(total)
