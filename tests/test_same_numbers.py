@@ -19,6 +19,7 @@ from aem.evaluation.side_by_side import evaluate
 from aem.model.mixture import fit_mixture
 from aem.nn.rowwise import FEW, MANY, in_blocks, products
 from aem.tables.fit.automatic import FitSettings, fit_table
+from aem.tables.scores import TableScores
 from aem.training import fit
 from aem.training.loop import validation_scores
 from tests.support.rough import rough_model, rows_of
@@ -97,7 +98,7 @@ def table() -> TableModel:
         )
     )
     settings = FitSettings(steps=20, hidden=16, components=3, frequencies=2)
-    model = TableModel(fit_table(x, ["a", "count", "far", "heavy"], settings=settings))
+    model = fit_table(x, ["a", "count", "far", "heavy"], settings=settings).table
     with torch.no_grad():  # an energy that matters
         model.model.energy.final.weight.normal_(0, 0.3)
     return model
@@ -226,7 +227,8 @@ def test_the_automatic_fit_does_not_depend_on_the_number_of_threads(any_threads:
     found = []
     for threads in THREADS:
         set_threads(threads)
-        found.append(fit_table(x, ["a", "b", "c"], settings=settings).model.state_dict())
+        table = fit_table(x, ["a", "b", "c"], settings=settings).table
+        found.append(table.model.state_dict())
     for other in found[1:]:
         for name, value in found[0].items():
             same(other[name], value)
@@ -234,11 +236,12 @@ def test_the_automatic_fit_does_not_depend_on_the_number_of_threads(any_threads:
 
 def test_all_four_scores_do_not_depend_on_the_number_of_threads(any_threads: None) -> None:
     model = rough_model(size=1.0)
+    density = TableScores.of(TableModel(model))
     rows = rows_of(model, 120).numpy()
     found = []
     for threads in THREADS:
         set_threads(threads)
-        found.append(evaluate(model, rows, samples=300, kde_samples=100))
+        found.append(evaluate(density, rows, samples=300, kde_samples=100))
     for other in found[1:]:
         for name in ("quadrature", "proposal", "importance", "kde"):
             assert getattr(other, name) == getattr(found[0], name)

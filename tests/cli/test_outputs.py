@@ -96,7 +96,7 @@ def test_outputs_are_tried_before_the_work(
     def work(*_: object, **__: object) -> None:
         raise AssertionError("worked for nothing")
 
-    for name in ("streams.read_raw", "places.TableModel.load", "evaluate.load_model"):
+    for name in ("streams.read_raw", "places.load_table", "places.load_single"):
         monkeypatch.setattr(f"aem.cli.{name}", work)
     long = [*arguments[:-1], "a" * 300 + Path(arguments[-1]).suffix]
     refused(long, "File name too long", monkeypatch, capsys)

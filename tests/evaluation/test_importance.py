@@ -1,3 +1,4 @@
+import copy
 import math
 
 import pytest
@@ -13,6 +14,7 @@ from aem.evaluation.importance import (
     random_uniforms,
 )
 from aem.model.aem import AEM
+from aem.model.transforms.affine import Affine
 
 SMALL = ModelConfig(
     features=2, hidden=16, blocks=1, gamma=8, energy_hidden=16, energy_blocks=1, components=3
@@ -24,7 +26,7 @@ def model() -> AEM:
     """A fresh model whose energy is turned up until it matters."""
     torch.manual_seed(0)
     frequencies = torch.linspace(1, 4, SMALL.frequencies).repeat(2, 1)
-    model = AEM(SMALL, shift=torch.tensor([3.0, -1.0]), scale=torch.tensor([2.0, 0.5]))
+    model = AEM(SMALL, standardisation=Affine(torch.tensor([3.0, -1.0]), torch.tensor([2.0, 0.5])))
     model.embedding.frequencies.copy_(frequencies)
     with torch.no_grad():
         model.energy.final.weight.mul_(10)
@@ -34,7 +36,7 @@ def model() -> AEM:
 @pytest.fixture(scope="module")
 def rows(model: AEM) -> torch.Tensor:
     torch.manual_seed(1)
-    return model.shift + model.scale * torch.randn(8, 2)
+    return model.in_units(torch.randn(8, 2))
 
 
 def test_strata_hold_one_uniform_each() -> None:
@@ -48,7 +50,7 @@ def test_strata_hold_one_uniform_each() -> None:
 
 
 def test_a_flat_energy_is_estimated_without_error(model: AEM, rows: torch.Tensor) -> None:
-    flat = AEM(SMALL, shift=model.shift, scale=model.scale).double().eval()
+    flat = AEM(SMALL, standardisation=copy.deepcopy(model.standardisation)).double().eval()
     with torch.no_grad():
         flat.energy.final.weight.zero_()
     exact = flat().scores(rows.double())
@@ -91,12 +93,12 @@ def test_a_seed_fixes_the_score(model: AEM, rows: torch.Tensor) -> None:
 
 
 def test_little_memory_is_enough(model: AEM, rows: torch.Tensor) -> None:
-    done: list[int] = []
+    done: list[tuple[str, int, int]] = []
     scores = importance_scores(
-        model, rows, samples=5000, stratified=True, memory=2**17, watch=done.append
+        model, rows, samples=5000, stratified=True, memory=2**17, report=lambda *r: done.append(r)
     )
     assert len(done) > 1
-    assert sum(done) == len(rows)
+    assert done[-1] == ("importance sampling", len(rows), len(rows))
     ample = importance_scores(model, rows, samples=5000, stratified=True)
     torch.testing.assert_close(scores.log_prob, ample.log_prob, atol=0.01, rtol=0)
 

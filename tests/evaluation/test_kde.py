@@ -8,6 +8,7 @@ from aem.config import ModelConfig
 from aem.errors import AemError
 from aem.evaluation.kde import KDE, best_proposal_weight, fit_kde, log_components, mix
 from aem.model.aem import AEM
+from aem.model.transforms.affine import Affine
 
 SMALL = ModelConfig(
     features=2, hidden=16, blocks=1, gamma=8, energy_hidden=16, energy_blocks=1, components=3
@@ -18,7 +19,7 @@ SMALL = ModelConfig(
 def model() -> AEM:
     """A fresh model whose energy is turned up until it matters, in units of its own."""
     torch.manual_seed(0)
-    model = AEM(SMALL, shift=torch.tensor([3.0, -1.0]), scale=torch.tensor([2.0, 0.5]))
+    model = AEM(SMALL, standardisation=Affine(torch.tensor([3.0, -1.0]), torch.tensor([2.0, 0.5])))
     model.embedding.frequencies.copy_(torch.linspace(1, 4, SMALL.frequencies).repeat(2, 1))
     with torch.no_grad():
         model.energy.final.weight.mul_(10)
@@ -37,7 +38,7 @@ def rows(model: AEM) -> torch.Tensor:
 def test_it_integrates_to_one(model: AEM, rows: torch.Tensor, alpha: float, column: int) -> None:
     grid = torch.linspace(-12, 12, 6001, dtype=torch.float64)
     x = rows[:1].double().repeat(len(grid), 1)
-    x[:, column] = model.shift[column] + model.scale[column] * grid
+    x[:, column] = model.standardisation.inverse(grid[:, None].expand(-1, 2))[:, column]
     density = KDE(0.05, alpha, samples=100).log_prob(model.in_double(), x)[:, column].exp()
     integral = torch.trapezoid(density, x[:, column])
     assert abs(float(integral) - 1) < 1e-6

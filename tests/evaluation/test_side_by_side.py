@@ -16,6 +16,8 @@ from aem.evaluation.side_by_side import evaluate as score
 from aem.evaluation.side_by_side import settle, summarise
 from aem.model.aem import AEM
 from aem.model.files import save_model
+from aem.tables.model import TableModel
+from aem.tables.scores import TableScores
 
 SMALL = ModelConfig(
     features=2, hidden=16, blocks=1, gamma=8, energy_hidden=16, energy_blocks=1, components=3
@@ -30,6 +32,11 @@ def model() -> AEM:
     with torch.no_grad():
         model.energy.final.weight.mul_(10)
     return model.eval()
+
+
+@pytest.fixture(scope="module")
+def density(model: AEM) -> TableScores:
+    return TableScores.of(TableModel(model))
 
 
 @pytest.fixture(scope="module")
@@ -48,9 +55,11 @@ def test_summary() -> None:
     assert math.isnan(summarise(torch.tensor([-1.0])).two_se)
 
 
-def test_the_quadrature_is_put_to_the_test(model: AEM, rows: np.ndarray) -> None:
+def test_the_quadrature_is_put_to_the_test(
+    model: AEM, density: TableScores, rows: np.ndarray
+) -> None:
     x = torch.from_numpy(rows[:20])
-    settled = settle(model, x)
+    settled = settle(density, x)
     assert settled.held_still
     assert settled.moved <= 0.1 * settled.claimed
     assert settled.nodes[1] >= 2 * settled.nodes[0]
@@ -60,24 +69,26 @@ def test_the_quadrature_is_put_to_the_test(model: AEM, rows: np.ndarray) -> None
     assert (settled.log_prob - fine).abs().max() <= settled.error.max() + 1e-6
 
 
-def test_a_tolerance_out_of_reach_is_told(model: AEM, rows: np.ndarray) -> None:
+def test_a_tolerance_out_of_reach_is_told(density: TableScores, rows: np.ndarray) -> None:
     settings = Quadrature(tolerance=1e-14, first_panels=1, max_nodes=60)
-    settled = settle(model, torch.from_numpy(rows[:5]), settings)
+    settled = settle(density, torch.from_numpy(rows[:5]), settings)
     assert set(settled.unmet) <= set(range(5))
     assert len(settled.unmet) > 0
 
 
-def test_rows_keep_the_numbers_they_are_known_by(model: AEM, rows: np.ndarray) -> None:
+def test_rows_keep_the_numbers_they_are_known_by(
+    model: AEM, density: TableScores, rows: np.ndarray
+) -> None:
     chosen = np.arange(30, 90, 3)
-    some = score(model, rows[chosen], labels=chosen, samples=0, kde_samples=0).quadrature
+    some = score(density, rows[chosen], labels=chosen, samples=0, kde_samples=0).quadrature
     each = model().log_prob(torch.from_numpy(rows))
     assert some.worst_row in chosen
     assert float(each[some.worst_row]) == pytest.approx(some.worst, abs=1e-3)
 
 
-def test_all_scores_side_by_side(model: AEM, rows: np.ndarray) -> None:
+def test_all_scores_side_by_side(density: TableScores, rows: np.ndarray) -> None:
     validation = rows[:100]
-    result = score(model, rows[100:], validation=validation, samples=2000, kde_samples=500)
+    result = score(density, rows[100:], validation=validation, samples=2000, kde_samples=500)
     assert result.importance is not None
     assert result.kde is not None
     assert result.importance_noise is not None
@@ -91,13 +102,13 @@ def test_all_scores_side_by_side(model: AEM, rows: np.ndarray) -> None:
 
 
 def test_without_validation_a_tenth_is_set_aside_and_not_scored(
-    model: AEM, rows: np.ndarray
+    model: AEM, density: TableScores, rows: np.ndarray
 ) -> None:
-    result = score(model, rows[:50], samples=0, kde_samples=50)
+    result = score(density, rows[:50], samples=0, kde_samples=50)
     assert (result.set_aside, result.kde_fit_rows, result.quadrature.rows) == (5, 5, 45)
     assert result.importance is None
     assert "5 rows set aside from the data" in " ".join(sentences(result))
-    everything = score(model, rows[:50], samples=0, kde_samples=0)
+    everything = score(density, rows[:50], samples=0, kde_samples=0)
     assert everything.quadrature.rows == 50
     # Row numbers are those of the user's table, whoever was set aside.
     own = model().scores(torch.from_numpy(rows[:50])).log_prob.sum(-1)
@@ -105,16 +116,18 @@ def test_without_validation_a_tenth_is_set_aside_and_not_scored(
     assert abs(float(own[worst]) - result.quadrature.worst) < 2e-3
 
 
-def test_the_gap_to_a_known_truth_is_paired(model: AEM, rows: np.ndarray) -> None:
+def test_the_gap_to_a_known_truth_is_paired(
+    model: AEM, density: TableScores, rows: np.ndarray
+) -> None:
     truth = model().scores(torch.from_numpy(rows[:20])).log_prob.sum(-1).numpy() + 0.25
-    result = score(model, rows[:20], truth=truth, samples=0, kde_samples=0)
+    result = score(density, rows[:20], truth=truth, samples=0, kde_samples=0)
     assert result.gap is not None
     assert abs(result.gap.mean - 0.25) < 1e-3
     assert result.gap.two_se < 1e-3  # although the scores themselves scatter by far more
 
 
-def test_a_record_is_plain_json(model: AEM, rows: np.ndarray) -> None:
-    result = score(model, rows[:1], samples=10, kde_samples=0)
+def test_a_record_is_plain_json(density: TableScores, rows: np.ndarray) -> None:
+    result = score(density, rows[:1], samples=10, kde_samples=0)
     record = json.loads(json.dumps(as_record(result), allow_nan=False))
     assert record["test_log_prob_2se"] is None
     assert record["rows"] == 1
@@ -122,8 +135,8 @@ def test_a_record_is_plain_json(model: AEM, rows: np.ndarray) -> None:
 
 def test_rows_outside_a_uniform_proposal_are_counted() -> None:
     config = ModelConfig(**{**SMALL.__dict__, "proposal": "uniform", "bounds": ((-1, 1), (-1, 1))})
-    model = AEM(config).eval()
-    result = score(model, [[0.0, 0.0], [5.0, 0.0]], samples=5, kde_samples=0)
+    density = TableScores.of(TableModel(AEM(config).eval()))
+    result = score(density, [[0.0, 0.0], [5.0, 0.0]], samples=5, kde_samples=0)
     assert result.quadrature.impossible == 1
     assert result.quadrature.mean == -math.inf
     record = json.loads(json.dumps(as_record(result), allow_nan=False))
@@ -132,15 +145,15 @@ def test_rows_outside_a_uniform_proposal_are_counted() -> None:
     assert any("1 rows have density zero" in line for line in sentences(result))
 
 
-def test_bad_input(model: AEM, rows: np.ndarray) -> None:
+def test_bad_input(density: TableScores, rows: np.ndarray) -> None:
     with pytest.raises(AemError, match="too few"):
-        score(model, rows[:5])
+        score(density, rows[:5])
     with pytest.raises(AemError, match="no rows"):
-        score(model, rows[:0])
+        score(density, rows[:0])
     with pytest.raises(AemError, match="columns"):
-        score(model, np.zeros((20, 3)))
+        score(density, np.zeros((20, 3)))
     with pytest.raises(AemError, match="negative"):
-        score(model, rows, samples=-1)
+        score(density, rows, samples=-1)
 
 
 @pytest.fixture
@@ -157,7 +170,7 @@ def test_command_prints_and_writes(
     save_model(model, path)
     lines = ["id,b,a", *(f"r{i},{b},{a}" for i, (a, b) in enumerate(rows[:30]))]
     data.write_text("\n".join(lines) + "\n")
-    options = ["--samples", "50", "--kde-samples", "20"]
+    options = ["--drop", "id", "--samples", "50", "--kde-samples", "20"]
     result = CliRunner().invoke(app, [str(path), str(data), *options, "--out", str(out)])
     assert result.exit_code == 0, result.output
     assert "held still" in result.stdout

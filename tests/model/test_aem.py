@@ -14,6 +14,7 @@ from aem import AEM, AemError, ModelConfig
 from aem.conditionals.batch import EnergyForm
 from aem.conditionals.estimates import Estimator, log_prob_estimate
 from aem.conditionals.normalizer import Quadrature
+from aem.model.transforms.affine import Affine
 from aem.nn.resmade import ResMADE
 
 SMALL = ModelConfig(
@@ -46,8 +47,7 @@ def test_density_is_in_the_units_of_the_data(conditional: AEM) -> None:
     shift = torch.tensor([5.0, -300.0, 0.0], dtype=torch.float64)
     scale = torch.tensor([1e-3, 40.0, 2.0], dtype=torch.float64)
     moved = copy.deepcopy(conditional)
-    moved.shift.copy_(shift)
-    moved.scale.copy_(scale)
+    moved.standardisation = Affine(shift, scale)
     moved.context_shift.fill_(1.0)
     moved.context_scale.fill_(4.0)
     x, context = rows(20, 3), rows(20, 2)
@@ -73,8 +73,7 @@ def test_density_integrates_to_one_in_the_units_of_the_data(
 ) -> None:
     aem = AEM(
         small(features=1),
-        shift=torch.tensor([1000.0]),
-        scale=torch.tensor([50.0]),
+        standardisation=Affine(torch.tensor([1000.0]), torch.tensor([50.0])),
         frequencies=torch.tensor([[1.0, 5.0]]),
     )
     randomise(aem)
@@ -169,14 +168,14 @@ def test_columns_may_be_seen_as_they_are() -> None:
     aem = AEM.for_data(small(standardise=False, min_scale=0.25), x)
     rows = torch.from_numpy(x)
     assert torch.equal(aem.standardise(rows), rows.float())
-    assert not aem.shift.any() and bool((aem.scale == 1).all())
+    assert not aem.standardisation.shift.any() and bool((aem.standardisation.scale == 1).all())
     with torch.no_grad():
         aem.arnn.biases()[:, 2 * 3 : 3 * 3] = -100.0  # scales as narrow as they can be
     narrowest = 1 / (0.25 * (2 * np.pi) ** 0.5)
     density = aem.eval().conditionals(rows.float()).proposal.log_prob(rows.float()[..., None]).exp()
     assert float(density.detach().max()) <= narrowest * 1.0001
     standardised = AEM.for_data(small(min_scale=0.25), x)
-    assert float(standardised.scale.max()) * 0.25 < 1e-3
+    assert float(standardised.standardisation.scale.max()) * 0.25 < 1e-3
 
 
 def test_columns_seen_as_they_are_must_be_within_reach() -> None:
@@ -248,7 +247,8 @@ def test_a_known_gaussian_is_scored_as_one() -> None:
     """One component with given φ and a constant energy: N(μ, σ²) in each column, in data units."""
     locs, scales = torch.tensor([0.5, -1.0]).double(), torch.tensor([0.3, 2.0]).double()
     shift, scale = torch.tensor([10.0, 20.0]).double(), torch.tensor([3.0, 0.5]).double()
-    aem = AEM(small(features=2, components=1), shift=shift, scale=scale).double().eval()
+    config = small(features=2, components=1)
+    aem = AEM(config, standardisation=Affine(shift, scale)).double().eval()
     with torch.no_grad():
         aem.arnn.final.weight.zero_()
         aem.energy.final.weight.zero_()

@@ -119,7 +119,7 @@ def test_methods() -> None:
         assert drawn.shape == (5, 2) and drawn.dtype == torch.float32
         assert bool(torch.isfinite(drawn).all())
     with pytest.raises(AemError, match="unknown sampling method"):
-        sampling.draw(model, 1, None, "magic")
+        sampling.Drawing("magic")
 
 
 def test_cdfs_keep_no_more_panels_than_fit() -> None:

@@ -50,7 +50,7 @@ def rows() -> NDArray[np.float64]:
 def table(rows: NDArray[np.float64]) -> TableModel:
     """Fitted with a few steps, so that there is a history to show."""
     settings = FitSettings(components=2, hidden=16, steps=20, frequencies=2)
-    return TableModel(fit_table(rows, HOSTILE, settings=settings, device="cpu"))
+    return fit_table(rows, HOSTILE, settings=settings, device="cpu").table
 
 
 @pytest.fixture(scope="session")

@@ -142,7 +142,7 @@ def test_history_comes_from_the_file_or_the_folder(
 def test_models_without_a_network_or_a_record_say_so(
     rows: NDArray[np.float64], table: TableModel, tmp_path: Path
 ) -> None:
-    alone = TableModel(fit_table(rows, HOSTILE, settings=FitSettings(components=1, steps=0)))
+    alone = fit_table(rows, HOSTILE, settings=FitSettings(components=1, steps=0)).table
     limits = Limits(300, 20, 10, 5, 50, 100, listed=3)
     made = build(alone, rows, path=Path("m"), data="d", limits=limits)
     assert "mixture alone" in made.record["training"]["missing"]

@@ -12,6 +12,7 @@ from aem.conditionals.proposals.base import Proposal
 from aem.conditionals.proposals.gaussian import GaussianMixture
 from aem.conditionals.proposals.uniform import FixedUniform
 from aem.config import PROPOSALS
+from aem.model.transforms.affine import Affine
 from aem.nn.energy import EnergyNetwork
 
 
@@ -47,7 +48,7 @@ def rough_model(
     )
     shift, scale = torch.linspace(0.5, 1.0, features), torch.linspace(1.5, 2.0, features)
     frequencies = torch.tensor([1.0, 3.0, 9.0, top]).expand(features, -1).clone()
-    model = AEM(config, shift=shift, scale=scale, frequencies=frequencies).eval()
+    model = AEM(config, standardisation=Affine(shift, scale), frequencies=frequencies).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.ndim > 1:
@@ -63,7 +64,7 @@ def rows_of(model: AEM, count: int, seed: int = 1) -> Tensor:
     """Rows near where the model has mass."""
     generator = torch.Generator().manual_seed(seed)
     z = torch.randn(count, model.config.features, generator=generator, dtype=torch.float64)
-    return model.shift + model.scale * 0.8 * z
+    return model.in_units(0.8 * z)
 
 
 def flat_conditionals(model: AEM, count: int, seed: int = 1) -> Conditionals:

@@ -89,7 +89,7 @@ def counts() -> tuple[np.ndarray, TableModel]:
     c = rng.random(1200) < 1 / (1 + np.exp(2 * (b - a)))
     x = np.stack((a, b, c), axis=1).astype(float)
     settings = FitSettings(steps=30, hidden=16, components=4)
-    return x, TableModel(fit_table(x, ["a", "b", "c"], settings=settings))
+    return x, fit_table(x, ["a", "b", "c"], settings=settings).table
 
 
 def test_probabilities_of_all_values_sum_to_one(counts: tuple[np.ndarray, TableModel]) -> None:
@@ -122,8 +122,8 @@ def test_probabilities_are_those_of_the_data(counts: tuple[np.ndarray, TableMode
 def test_the_farthest_value_has_a_log_density(counts: tuple[np.ndarray, TableModel]) -> None:
     """Ever lower with the distance, and a number as long as the model can hold the value."""
     x, trained = counts
-    mixture = TableModel(fit_table(x, ["a", "b", "c"], settings=FitSettings(steps=0)))
-    assert mixture.proposal_alone
+    mixture = fit_table(x, ["a", "b", "c"], settings=FitSettings(steps=0)).table
+    assert mixture.exact.flat
     rows = np.repeat(x[:1], 6, axis=0)
     rows[:, 0] = [1e2, 1e8, 1e16, 1e17, 1e25, 1e30]
     for model in (trained, mixture):

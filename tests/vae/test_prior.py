@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from aem import AEM, ModelConfig
+from aem.model.transforms.affine import Affine
 from aem.paper.vae.images import Images
 from aem.paper.vae.latents import aggregate_posterior
 from aem.paper.vae.networks import ConvolutionalVae
@@ -61,10 +62,9 @@ def test_resampling_moves_rows_towards_the_models_posterior(
 ) -> None:
     """Kept latents weigh more, on average, than the encoder's own."""
     torch.manual_seed(3)
-    prior = AEM(ModelConfig(features=3, hidden=8, blocks=0, components=2, frequencies=0)).eval()
-    with torch.no_grad():  # a prior far from the encoder's posteriors
-        prior.shift.fill_(1.0)
-        prior.scale.fill_(0.3)
+    far = Affine(torch.full((3,), 1.0), torch.full((3,), 0.3))  # from the encoder's posteriors
+    config = ModelConfig(features=3, hidden=8, blocks=0, components=2, frequencies=0)
+    prior = AEM(config, standardisation=far).eval()
     plain = aggregate_posterior(vae, images.train)(0)
     kept = aggregate_posterior(vae, images.train, resample=16, prior=prior)(0)
     assert kept.shape == plain.shape

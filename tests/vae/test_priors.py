@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from aem import AEM, ModelConfig
+from aem.base.progress import silent
 from aem.conditionals.normalizer import Quadrature
 from aem.evaluation.kde import fit_kde
 from aem.model.scoring import without_density
@@ -34,9 +35,9 @@ def aem(randomise: Callable[[nn.Module], None], energy: str = "relative") -> AEM
 
 
 def log_prob(prior: Prior, z: torch.Tensor) -> torch.Tensor:
-    done: list[int] = []
-    scores = prior(z, done.append)
-    assert sum(done) == len(z), "progress adds up"
+    done: list[tuple[int, int]] = []
+    scores = prior(z, lambda _, now, total: done.append((now, total)))
+    assert done[-1] == (len(z), len(z)), "progress ends where the work does"
     return scores.log_prob
 
 
@@ -51,7 +52,7 @@ def test_without_energy_the_aem_is_its_proposal(
     quadrature = quadrature_prior(model, Quadrature(tolerance=1e-6))
 
     def bounds(prior: Prior) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        found = bounds_under(draws, prior(z, lambda _: None))
+        found = bounds_under(draws, prior(z, silent))
         return found.kl, found.elbo, found.bound
 
     proposal = bounds(proposal_prior(model))
@@ -66,7 +67,7 @@ def test_without_energy_the_aem_is_its_proposal(
 def test_the_forms_of_one_aem_agree(randomise: Callable[[nn.Module], None]) -> None:
     model = aem(randomise)
     z = model().sample((60,))
-    exact = quadrature_prior(model, Quadrature(tolerance=1e-4))(z, lambda _: None)
+    exact = quadrature_prior(model, Quadrature(tolerance=1e-4))(z, silent)
     assert exact.error is not None
     assert float(exact.error.max()) < 1e-3
     torch.testing.assert_close(exact.log_prob, model().log_prob(z).double(), atol=2e-3, rtol=0.0)
@@ -104,8 +105,8 @@ def test_mass_beyond_the_proposals_reach_is_told_apart(
             model.energy.from_context.bias[unit] = -sign
             model.energy.final.weight[0, unit] = 0.125
     z = torch.zeros(20, 3)
-    scores = quadrature_prior(model, Quadrature(tolerance=1e-4))(z, lambda _: None)
+    scores = quadrature_prior(model, Quadrature(tolerance=1e-4))(z, silent)
     assert scores.within_reach is not None
     assert bool((scores.within_reach > scores.log_prob + 0.3).all())
-    sampled = importance_prior(model, 20_000)(z, lambda _: None).log_prob.mean()
+    sampled = importance_prior(model, 20_000)(z, silent).log_prob.mean()
     assert abs(float(sampled - scores.within_reach.mean())) < 0.15

@@ -27,8 +27,8 @@ def check_table(
     values
         an array, nested lists, or a data frame.
     columns
-        names of the columns. Those of a data frame are matched by name, unless these are only the
-        names x1, x2 and so on of columns that have none.
+        names of the columns. Those of a data frame are matched by name; where these are only the
+        names x1, x2 and so on of columns that have none, a frame of other names goes by position.
     features
         how many columns there must be.
     what

@@ -109,7 +109,7 @@ def read_tensors(path: Path, *kinds: str) -> tuple[dict[str, Tensor], dict[str, 
         raise AemError(
             f"{path} has format version {version}; this aem reads up to {FORMAT_VERSION}: update aem"
         )
-    with blaming_file(path, kind):
+    with blaming_file(path, metadata["kind"]):
         tensors, metadata = to_current(tensors, metadata, version)
     if metadata["kind"] not in kinds:
         raise AemError(f"{path} is not an aem {kind} file: it holds {_named(metadata['kind'])}")

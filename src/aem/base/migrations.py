@@ -9,6 +9,8 @@ from typing import Any
 
 from torch import Tensor
 
+from aem.errors import AemError
+
 Tensors = dict[str, Tensor]
 Metadata = dict[str, Any]
 
@@ -41,9 +43,12 @@ def _renamed(name: str, among: Mapping[str, Tensor]) -> str:
 
 def _model_from_1(metadata: Metadata) -> Metadata:
     about = dict(metadata.get("about") or {})
-    names = metadata["columns"]
+    names = _names(metadata)
     discrete = {entry["column"]: entry for entry in about.pop("discrete", [])}
     offsets = about.pop("offsets", {})
+    unknown = [name for name in (*discrete, *offsets) if name not in names]
+    if unknown:
+        raise AemError(f"there is no column '{unknown[0]}'")
     transforms = [_normal_scores(lens, names) for lens in about.pop("lenses", [])]
     if offsets:
         transforms.append({"kind": "offset", "offsets": [offsets.get(n, 0.0) for n in names]})
@@ -59,6 +64,13 @@ def _model_from_1(metadata: Metadata) -> Metadata:
     }
 
 
+def _names(metadata: Metadata) -> list[str]:
+    names = metadata["columns"]
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise AemError("'columns' is not a list of names")
+    return names
+
+
 def _column(name: str, discrete: Mapping[str, Any] | None) -> Metadata:
     if discrete is None:
         return {"name": name, "kind": "number"}
@@ -67,12 +79,14 @@ def _column(name: str, discrete: Mapping[str, Any] | None) -> Metadata:
 
 
 def _normal_scores(lens: Mapping[str, Any], names: list[str]) -> Metadata:
+    if lens["column"] not in names:
+        raise AemError(f"there is no column '{lens['column']}'")
     points = {key: lens[key] for key in ("values", "scores")}
     return {"kind": "normal_scores", "column": names.index(lens["column"]), **points}
 
 
 def _ensemble_from_1(metadata: Metadata) -> Metadata:
-    names = metadata["columns"]
+    names = _names(metadata)
     members = []
     for entry in metadata["members"]:
         order = entry["order"]

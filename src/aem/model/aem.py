@@ -69,6 +69,8 @@ class AEM(nn.Module):
             raise AemError("a model needs at least one feature")
         if columns and len(columns) != d:
             raise AemError(f"{len(columns)} column names for {d} features")
+        if len(set(columns)) < len(columns):
+            raise AemError("two columns have the same name")
         self.config = config
         self.columns = tuple(columns) or tuple(unnamed(d))
         if standardisation is None:

@@ -5,6 +5,7 @@ is), `transforms` (from the columns of the table to those a model reads), `model
 weights are the tensors) and `about`, which tells how it came about and decides nothing.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,9 @@ def read_columns(entries: Any) -> list[dict[str, Any]]:
     """Check the names and kinds of columns as a file holds them."""
     if not isinstance(entries, list) or not all(_is_column(entry) for entry in entries):
         raise AemError("'columns' is not a list of columns, each with a name and a kind")
+    twice = [name for name, count in Counter(e["name"] for e in entries).items() if count > 1]
+    if twice:
+        raise AemError(f"there is more than one column '{twice[0]}'")
     return entries
 
 

@@ -43,9 +43,16 @@ def build(
     seed: int = 0,
     report: Progress = silent,
 ) -> Report:
-    """Look at a table through a model; `data` and `path` are what the page calls them."""
+    """Look at a table through a model; `data` and `path` are what the page calls them.
+
+    Columns stand on the page as the model reads them.
+    """
     if len(x) < 2:
         raise AemError(f"{data} has one row; a report needs at least two")
+    if table.mixes:
+        raise AemError(f"{path} reads its columns mixed: a report could not show them one by one")
+    places = [table.columns.index(name) for name in table.model.columns]
+    table, x = table.in_order(table.model.columns), x[:, places]
     limits = limits or Limits.for_table(len(x), len(table.columns))
     rng = np.random.default_rng(seed)
     found = score_table(table, x, limits, rng, report)

@@ -26,7 +26,7 @@ from aem.base.frames import as_frame, column_labels, empty_frame, frame_columns,
 from aem.base.names import TableError, unnamed
 from aem.base.settings import SEEDS
 from aem.errors import AemError
-from aem.tables.detector.files import load_detector, save_detector
+from aem.tables.detector.files import MOST_CONTAMINATED, load_detector, save_detector
 from aem.tables.detector.robust import FEWEST_ROWS, fit_robustly
 from aem.tables.detector.threshold import quantile, scores_by_fold, scores_of_groups, threshold
 from aem.tables.detector.views import Views
@@ -150,7 +150,7 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
             checked: Array = check_array(rows, dtype=np.float64, estimator=self)
             return checked
         if is_frame(X):
-            _, X = frame_columns(X)
+            _, X = frame_columns(X, unnamed(self.n_features_in_))
         with warnings.catch_warnings():
             # An array has no names to match; its columns are taken in the order of the fit.
             warnings.filterwarnings("ignore", "X does not have valid feature names")
@@ -323,7 +323,7 @@ class AEMOutlierDetector(OutlierMixin, _TableEstimator):  # type: ignore[misc]
     @_as_table_errors()
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit to rows that may hold a share of outliers; y is ignored."""
-        if not _is_finite(self.contamination) or not 0 < self.contamination <= 0.5:
+        if not _is_finite(self.contamination) or not 0 < self.contamination <= MOST_CONTAMINATED:
             raise TableError(f"contamination must lie in (0, 0.5], not {self.contamination!r}")
         how = self._how()
         rows, names = self._learn_columns(X)
@@ -355,8 +355,7 @@ class AEMOutlierDetector(OutlierMixin, _TableEstimator):  # type: ignore[misc]
     def save(self, path: str | Path) -> None:
         """Write one safe file, for `load`; `aem.TableModel.load` and commands read its density."""
         check_is_fitted(self)
-        contamination = float(self.contamination)
-        save_detector(self.views_, self.offset_, path, contamination=contamination)
+        save_detector(self.views_, self.offset_, float(self.contamination), path)
 
     @classmethod
     @_as_table_errors()
@@ -370,8 +369,8 @@ class AEMOutlierDetector(OutlierMixin, _TableEstimator):  # type: ignore[misc]
         device
             "auto", "cpu" or "cuda".
         """
-        views, threshold, settings = load_detector(path, choose_device(device))
-        detector = cls(device=device, **settings)
+        views, threshold, contamination = load_detector(path, choose_device(device))
+        detector = cls(device=device, contamination=contamination)
         detector._remember(views.table)
         detector.views_, detector.offset_ = views, threshold
         return detector

@@ -10,7 +10,6 @@ from torch import Tensor
 from aem.base.files import as_mapping, blaming_file, header, read_tensors, write_tensors
 from aem.errors import AemError
 from aem.model.files import NUMBER, OF_A_TABLE, model_entry, read_columns, read_model
-from aem.model.transforms.permutation import Permutation
 from aem.model.transforms.records import from_records, to_records
 from aem.tables.discrete import Discrete
 from aem.tables.ensemble import TableEnsemble
@@ -119,11 +118,7 @@ def _read_member(
 ) -> TableModel:
     names = [column["name"] for column in entries]
     transform = from_records(entry["transforms"], len(names))
-    ordered = list(names)
-    for part in transform.parts:
-        if isinstance(part, Permutation):
-            ordered = [ordered[place] for place in part.order]
-    model = read_model(entry["model"], tensors, ordered, device)
+    model = read_model(entry["model"], tensors, transform.names(names), device)
     return TableModel(model, transform, _read_discrete(entries), about, names)
 
 

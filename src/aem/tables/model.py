@@ -87,30 +87,57 @@ class TableModel:
         self.model, self.about = model, {} if about is None else about
         self.transform = Chain() if transform is None else transform
         self.columns = model.columns if columns is None else tuple(columns)
-        self.discrete = tuple(discrete)
+        known = {column.column: column for column in discrete}
+        self.discrete = tuple(known.pop(name) for name in self.columns if name in known)
+        if known:
+            raise AemError(f"there is no discrete column '{next(iter(known))}'")
         if model.config.context_features:
             raise AemError("this is a model with a context, which a table alone cannot give")
-        if sorted(self.columns) != sorted(model.columns):
-            raise AemError("the model is one of other columns")
-        unknown = [c.column for c in self.discrete if c.column not in self.columns]
-        if unknown:
-            raise AemError(f"there is no discrete column '{unknown[0]}'")
-        mixing = any(isinstance(part, Symmetry) for part in self.transform.parts)
-        if self.discrete and mixing:
-            raise AemError("a symmetry would mix discrete columns with others")
         self.transform.check(len(self.columns))
+        if self.transform.names(self.columns) != model.columns:
+            raise AemError("the model is one of other columns, or of another order")
+        if self.discrete:
+            self._check_discrete()
+
+    def _check_discrete(self) -> None:
+        """Refuse what the cells of discrete columns would not come through as they are."""
+        if self.mixes or self.model.config.whiten:
+            raise AemError("a symmetry or a whitened model would mix discrete columns with others")
+        origin = torch.zeros(len(self.columns), dtype=torch.float64)
+        slopes = dict(zip(self.model.columns, self.transform.log_slopes(origin), strict=True))
+        for column in self.discrete:
+            if slopes[column.column] != 0:
+                raise AemError(f"a transform would bend the discrete column '{column.column}'")
+
+    @property
+    def mixes(self) -> bool:
+        """Whether no column the model reads is one of the table."""
+        return any(isinstance(part, Symmetry) for part in self.transform.parts)
 
     def in_order(self, columns: Sequence[str]) -> "TableModel":
         """Return the same density, of a table whose columns stand in another order."""
         if tuple(columns) == self.columns:
             return self
+        if sorted(columns) != sorted(self.columns):
+            raise AemError("the table has other columns than the model")
         order = Permutation(tuple(list(columns).index(name) for name in self.columns))
         return self.behind(order, columns)
 
     def behind(self, part: TableTransform, columns: Sequence[str] | None = None) -> "TableModel":
-        """Return the density of what a further transform makes of rows before all others."""
+        """Return the density of rows of which a further transform makes those of this table.
+
+        Parameters
+        ----------
+        part
+            from the new rows to those of this table.
+        columns
+            names of the new columns, if they stand in another order.
+        """
+        names = self.columns if columns is None else tuple(columns)
+        origin = part.inverse(torch.zeros(len(names), dtype=torch.float64)).tolist()
+        discrete = [c.moved(origin[names.index(c.column)]) for c in self.discrete]
         transform = Chain((part, *self.transform.parts))
-        return TableModel(self.model, transform, self.discrete, self.about, columns or self.columns)
+        return TableModel(self.model, transform, discrete, self.about, names)
 
     @cached_property
     def exact(self) -> AEM:
@@ -219,9 +246,15 @@ class TableModel:
 
     def with_estimated_cells(self, log_prob: Tensor, rows: Tensor, log_z: Tensor) -> Tensor:
         """Log densities [B, D] by column of the model, those of discrete columns by estimated log Z."""
-        exact, read = self.exact, self.transform.forward(rows.double())
-        flat = exact.conditionals(exact.standardise(read)).flatten()
-        return self._with_cells(log_prob, flat, read, log_z)
+
+        def some(block: slice) -> Tensor:
+            read = self.transform.forward(rows[block].double())
+            flat = self.exact.conditionals(self.exact.standardise(read)).flatten()
+            return self._with_cells(log_prob[block], flat, read, log_z[block])
+
+        if not self.cells:
+            return log_prob
+        return torch.cat(list(block_by_block(some, self.exact, rows, None, Quadrature())))
 
     def _with_cells(
         self,

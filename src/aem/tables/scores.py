@@ -136,9 +136,7 @@ class TableScores:
                 memory=self.memory,
                 report=part_of(report, place, len(self.members)),
             )
-            terms = scores.log_prob
-            if member.cells:
-                terms = member.with_estimated_cells(terms, x, scores.log_z)
+            terms = member.with_estimated_cells(scores.log_prob, x, scores.log_z)
             total.append((terms + member.transform.log_slopes(x)).sum(-1))
             bias.append(scores.bias.sum(-1))
         log_prob = torch.stack(total)

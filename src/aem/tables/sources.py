@@ -61,9 +61,11 @@ def find_rows(
     if source in {info.name for info in registry.datasets()}:
         splits = registry.load(source)
         _require_columns(source, len(splits.columns), columns)
-        test, taken, labels = _some(splits.test.astype(np.float64), rows, seed)
+        places = _places(splits.columns, columns)
+        test, taken, labels = _some(splits.test[:, places].astype(np.float64), rows, seed)
         about = f"{source}, test split{taken}"
-        return Rows(source, about, test, splits.validation.astype(np.float64), labels=labels)
+        validation = splits.validation[:, places].astype(np.float64)
+        return Rows(source, about, test, validation, labels=labels)
     if kind_of(source) not in KINDS and not os.path.exists(source):
         known = ", ".join((*PLANE_TASKS, *(info.name for info in registry.datasets())))
         raise AemError(f"'{source}' is neither a file nor one of the names {known}")
@@ -93,6 +95,12 @@ def _some(
         return values, "", None
     chosen = np.sort(np.random.default_rng(seed).choice(len(values), rows, replace=False))
     return values[chosen], f", {rows:,} of {len(values):,} rows at random", chosen
+
+
+def _places(found: Sequence[str], columns: Sequence[str]) -> list[int]:
+    """Where the columns of a model stand in a data set: by name if it has those, else as they come."""
+    known = sorted(found) == sorted(columns)
+    return [list(found).index(name) for name in columns] if known else list(range(len(found)))
 
 
 def _require_columns(name: str, found: int, columns: Sequence[str]) -> None:

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from aem.model.ensemble import load_ensemble, mixture_log_prob
 
 from aem.cli import main
 from aem.data import registry
 from aem.model.aem import AEM
 from aem.model.files import load_model
 from aem.paper.tables import members
+from aem.tables.ensemble import TableEnsemble, mixture_log_prob
+from aem.tables.files import load_table
 from aem.tables.fit import automatic
 from aem.tables.model import TableModel
 from aem.training.loop import fit
@@ -141,8 +142,8 @@ def test_a_finished_model_is_not_trained_again(
 
     monkeypatch.setattr("aem.paper.tables.members.fit", never)
     with monkeypatch.context() as patch:
-        for score in ("quadrature", "importance", "kde", "proposal", "fit_kernels"):
-            patch.setattr(f"aem.paper.tables.scorer.Scorer.{score}", never)
+        for score in ("quadrature", "importance", "kde", "proposal", "fit_kde"):
+            patch.setattr(f"aem.tables.scores.TableScores.{score}", never)
         assert run(monkeypatch, out, flags="--quiet") == 0
         assert metrics(out)["test"] == first["test"]
         # Fewer rows are a part of what is there.
@@ -159,7 +160,9 @@ def test_a_finished_model_is_not_trained_again(
 
 def test_time_can_run_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "run"
-    monkeypatch.setattr("aem.paper.tables.scorer.ENERGIES", {"cpu": 96_000})  # three rows at a time
+    monkeypatch.setattr(
+        "aem.paper.tables.evaluate.ENERGIES", {"cpu": 96_000}
+    )  # three rows at a time
     assert run(monkeypatch, out, "evaluate.seconds=1e-9", flags="--quiet") == 0
     first = metrics(out)["test"]["quadrature"]
     assert first["rows"] == 3
@@ -205,12 +208,12 @@ def test_an_ensemble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     record = metrics(out)
     assert len(record["training"]) == 2
     assert record["steps"] == 40
-    ensemble = load_ensemble(out / "ensemble.safetensors")
-    assert ensemble.members[0].order != ensemble.members[1].order
-    test = torch.from_numpy(registry.load("gas-10k").test[:20])
-    assert float(ensemble.log_prob(test).double().mean()) == pytest.approx(
-        record["test_log_prob"], abs=1e-4
-    )
+    ensemble = load_table(out / "ensemble.safetensors")
+    assert isinstance(ensemble, TableEnsemble)
+    first, second = (member.model.columns for member in ensemble.members)
+    assert first == ensemble.columns != second
+    found = ensemble.score(registry.load("gas-10k").test[:20], tolerance=1e-4).total
+    assert found.mean() == pytest.approx(record["test_log_prob"], abs=1e-4)
 
 
 def test_symmetries_train_and_are_averaged(
@@ -247,7 +250,7 @@ def test_symmetries_train_and_are_averaged(
 def test_members_may_find_their_own_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Through lenses too: scores are in the units of the table, and the files know how."""
+    """Of heavy tails too: scores are in the units of the table, and the files know how."""
     splits = registry.load("gas-10k")
     crowded = replace(
         splits, **{n: getattr(splits, n) ** 5 for n in ("train", "validation", "test")}
@@ -262,7 +265,7 @@ def test_members_may_find_their_own_settings(
     first = metrics(out)
     files = [out / f"member-{place}" / "model.safetensors" for place in (0, 1)]
     tables = [TableModel.load(file) for file in files]
-    assert tables[0].lenses
+    assert tables[0].transform.parts
     rows = crowded.test[:20].astype(np.float64)
     orders = [[splits.columns.index(name) for name in table.columns] for table in tables]
     scores = [t.score(rows[:, order]).total for t, order in zip(tables, orders, strict=True)]

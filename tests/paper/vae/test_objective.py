@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from aem import AEM, ModelConfig
+from aem.model.transforms.affine import Affine
 from aem.paper.vae.binarise import binarise
 from aem.paper.vae.config import NetworkConfig
 from aem.paper.vae.networks import ConvolutionalVae
@@ -96,7 +97,8 @@ def test_warm_up_trains_the_prior_alone(vae: ConvolutionalVae) -> None:
 
 def test_a_proposal_counts_the_change_of_units() -> None:
     config = ModelConfig(features=2, hidden=8, blocks=0, components=2, frequencies=0)
-    prior = AEM(config, shift=torch.tensor([1.0, -2.0]), scale=torch.tensor([3.0, 0.5]))
+    units = Affine(torch.tensor([1.0, -2.0]), torch.tensor([3.0, 0.5]))
+    prior = AEM(config, standardisation=units)
     z = torch.tensor([[0.5, -2.5]])
     points = torch.cartesian_prod(torch.linspace(-40, 40, 201), torch.linspace(-10, 6, 201))
     mass = log_proposal(prior, points).detach().exp().sum() * (80 / 200) * (16 / 200)

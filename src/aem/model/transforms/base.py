@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from jaxtyping import Float
+import torch
+from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from aem.errors import AemError
@@ -56,7 +57,7 @@ class TableTransform(Transform):
     def check(self, features: int) -> None:
         """Refuse a table of another number of columns."""
 
-    def reorder(self, terms: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+    def reorder(self, terms: Shaped[Tensor, "*B D"]) -> Shaped[Tensor, "*B D"]:
         """Carry terms by column of x to the columns of y: only a change of order moves them."""
         return terms
 
@@ -92,6 +93,16 @@ class Chain(Transform):
             total = part.reorder(total) + part.log_slopes(x)
             x = part.forward(x)
         return total
+
+    def reorder(self, terms: Shaped[Tensor, "*B D"]) -> Shaped[Tensor, "*B D"]:
+        """Carry terms by column of x to the columns of y."""
+        for part in self.parts:
+            terms = part.reorder(terms)
+        return terms
+
+    def names(self, columns: Sequence[str]) -> tuple[str, ...]:
+        """Return the names of the columns of y, given those of x."""
+        return tuple(columns[place] for place in self.reorder(torch.arange(len(columns))).tolist())
 
     def then(self, *further: TableTransform) -> "Chain":
         """Return this chain with further parts behind it."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from aem.errors import AemError
@@ -46,6 +46,6 @@ class Permutation(TableTransform):
         """Return zeros: an order changes no volume."""
         return torch.zeros_like(x)
 
-    def reorder(self, terms: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+    def reorder(self, terms: Shaped[Tensor, "*B D"]) -> Shaped[Tensor, "*B D"]:
         """Terms go with their columns."""
-        return self.forward(terms)
+        return terms[..., list(self.order)]

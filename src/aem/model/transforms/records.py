@@ -1,9 +1,11 @@
 """Transforms as a file holds them: a list of mappings, each with its kind."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
+from aem.base.files import FAULTS
 from aem.errors import AemError
 from aem.model.transforms.base import Chain, TableTransform
 from aem.model.transforms.normal_scores import NormalScores
@@ -31,19 +33,34 @@ def from_records(records: Any, features: int) -> Chain:
 
 
 def _read(record: Any) -> TableTransform:
-    if not isinstance(record, dict) or record.get("kind") not in KINDS:
-        kind = record.get("kind") if isinstance(record, dict) else record
+    kind = record.get("kind") if isinstance(record, dict) else record
+    if not isinstance(record, dict) or not isinstance(kind, str) or kind not in KINDS:
         raise AemError(
             f"there is no transform '{kind}'; known: {', '.join(KINDS)}. The file may be from a "
             "newer version of aem"
         )
-    transform: Any = KINDS[record["kind"]]
+    transform: Any = KINDS[kind]
     given = {key: _frozen(value) for key, value in record.items() if key != "kind"}
-    wanted = {field.name for field in dataclasses.fields(transform)}
-    if given.keys() != wanted:
-        raise AemError(f"the transform '{record['kind']}' is damaged")
-    read: TableTransform = transform(**given)
+    hints = get_type_hints(transform)
+    wanted = {field.name: hints[field.name] for field in dataclasses.fields(transform)}
+    damage = AemError(f"the transform '{kind}' is damaged")
+    try:
+        if given.keys() != wanted.keys() or not all(_fits(given[k], wanted[k]) for k in given):
+            raise damage
+        read: TableTransform = transform(**given)
+    except FAULTS as error:
+        raise damage from error
     return read
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value is of the type of a field: a finite number, or tuples of those."""
+    if get_origin(hint) is tuple:
+        return isinstance(value, tuple) and all(_fits(part, get_args(hint)[0]) for part in value)
+    if hint in (int, float):
+        number = isinstance(value, int | hint) and not isinstance(value, bool)
+        return number and math.isfinite(value)
+    return isinstance(value, hint)
 
 
 def _frozen(value: Any) -> Any:

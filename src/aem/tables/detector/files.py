@@ -2,7 +2,6 @@
 
 import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,9 +13,10 @@ from aem.tables.files import load_single, save_table
 
 KIND = "detector"
 LOOKS = 3
+MOST_CONTAMINATED = 0.5
 
 
-def save_detector(views: Views, threshold: float, path: str | Path, **settings: Any) -> None:
+def save_detector(views: Views, threshold: float, contamination: float, path: str | Path) -> None:
     """Write a detector.
 
     Parameters
@@ -25,24 +25,24 @@ def save_detector(views: Views, threshold: float, path: str | Path, **settings: 
         the fitted table, with the middle and the spread of each look at its rows.
     threshold
         the score below which rows are outliers.
+    contamination
+        the share of rows like the fitted that are to lie there.
     path
         the file to write, whole or not at all.
-    settings
-        what else the estimator is to have again, as JSON can hold it.
     """
     detector = {
         "middle": views.middle.tolist(),
         "spread": views.spread.tolist(),
         "threshold": threshold,
-        **settings,
+        "contamination": contamination,
     }
     save_table(views.table, path, KIND, detector=detector)
 
 
 def load_detector(
     path: str | Path, device: str | torch.device = "cpu"
-) -> tuple[Views, float, dict[str, Any]]:
-    """Read a detector: its looks, its threshold, and the settings it was saved with."""
+) -> tuple[Views, float, float]:
+    """Read a detector: its looks, its threshold and its contamination."""
     path = Path(path)
     metadata = read_tensors(path, KIND, "model")[1]
     if metadata["kind"] != KIND:
@@ -52,10 +52,11 @@ def load_detector(
         )
     table = load_single(path, device)
     with blaming_file(path, KIND):
-        kept = dict(as_mapping(metadata["detector"], "detector"))
-        middle, spread = (np.array(kept.pop(name), dtype=float) for name in ("middle", "spread"))
-        threshold = float(kept.pop("threshold"))
-        sound = middle.shape == spread.shape == (LOOKS,) and bool((spread > 0).all())
-        if not sound or not np.isfinite(middle).all() or not math.isfinite(threshold):
+        kept = as_mapping(metadata["detector"], "detector")
+        middle, spread = (np.array(kept[name], dtype=float) for name in ("middle", "spread"))
+        threshold, contamination = float(kept["threshold"]), float(kept["contamination"])
+        looks = np.stack((middle, spread))  # as many of one as of the other
+        sound = looks.shape == (2, LOOKS) and np.isfinite(looks).all() and (spread > 0).all()
+        if not (sound and math.isfinite(threshold) and 0 < contamination <= MOST_CONTAMINATED):
             raise AemError("its threshold or the spread of its scores is damaged")
-    return Views(table, middle, spread), threshold, kept
+    return Views(table, middle, spread), threshold, contamination

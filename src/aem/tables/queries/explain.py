@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from aem.base.progress import Report, silent
@@ -48,9 +48,41 @@ class Explanation:
     regions: list[list[list[Interval]]]
     context: Array
 
+    def reordered(self, places: Sequence[int]) -> "Explanation":
+        """Return the same with the columns that stand at those places."""
+        return Explanation(
+            ColumnScores(self.scores.log_density[:, places], self.scores.error),
+            self.surprise[:, places],
+            self.median[:, places],
+            [[regions[place] for place in places] for regions in self.regions],
+            self.context[:, places],
+        )
 
-def explain(table: TableModel, x: Array, report: Report = silent) -> Explanation:
-    """Explain every column of rows."""
+
+def explain(table: TableModel, x: ArrayLike, report: Report = silent) -> Explanation:
+    """Explain every column of rows, given those that the model reads before it.
+
+    Parameters
+    ----------
+    table
+        the model.
+    x
+        rows: an array, or a data frame, whose columns are matched by name.
+    report
+        told how many rows are done.
+    """
+    if table.mixes:
+        raise AemError("this model reads its columns mixed: none can be explained by itself")
+    x = table.rows(x)
+    own = table.in_order(table.model.columns)
+    there = [table.columns.index(name) for name in own.columns]
+    back = [own.columns.index(name) for name in table.columns]
+    found = _explain(own, x[:, there], report)
+    return found if own is table else found.reordered(back)
+
+
+def _explain(table: TableModel, x: Array, report: Report) -> Explanation:
+    """Explain rows whose columns stand as the model reads them."""
     scores = table.score(x, report)
     columns = len(table.columns)
     surprise, median, context = np.empty_like(x), np.empty_like(x), x.copy()

@@ -1,15 +1,14 @@
-"""A lens is monotone and has the slope it says; a model seen through one is a density of the data."""
+"""An automatic fit of a heavy-tailed column: a density of the data, though networks read its scores."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import norm
 
 from aem.cli.fit import sentences
 from aem.errors import AemError
-from aem.model.files import load_model, save_model
-from aem.model.transforms.normal_scores import CROWDED, Lens, crowding, lenses_for
+from aem.model.files import load_model
+from aem.model.transforms.normal_scores import NormalScores
 from aem.tables.fit.automatic import FitSettings, fit_table
 from aem.tables.model import TableModel
 from aem.tables.queries.explain import explain
@@ -29,51 +28,16 @@ def table(count: int, seed: int = 0) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def lens() -> Lens:
-    found = Lens.of("crowded", crowded(5000))
-    assert found is not None
-    return found
-
-
-@pytest.fixture(scope="module")
 def fitted() -> TableModel:
     settings = FitSettings(components=4, hidden=32, steps=60, frequencies=2)
-    return TableModel(fit_table(table(3000), COLUMNS, settings=settings, device="cpu"))
-
-
-def test_values_and_scores_are_one_to_one(lens: Lens) -> None:
-    x = np.sort(np.concatenate((crowded(2000, 5), [-2.0, -1e-3, 40.0, 1e4])))
-    y = lens(x)
-    assert (np.diff(y) > 0).all()
-    np.testing.assert_allclose(lens.inverse(y), x, rtol=1e-9, atol=1e-9)
-
-
-def test_the_slope_is_the_derivative(lens: Lens) -> None:
-    x = np.concatenate((crowded(500, 6), [-1.0, 60.0]))
-    step = 1e-7
-    numerical = (lens(x + step) - lens(x - step)) / (2 * step)
-    np.testing.assert_allclose(np.exp(lens.log_slope(x)), numerical, rtol=2e-2)
-
-
-def test_scores_are_about_normal(lens: Lens) -> None:
-    y = np.sort(lens(crowded(5000, 7)))
-    levels = norm.cdf(y)
-    assert np.abs(levels - (np.arange(5000) + 0.5) / 5000).max() < 0.04
-
-
-def test_only_crowded_columns_have_one() -> None:
-    x = table(2000)
-    assert crowding(x)[0] < 1.2
-    assert crowding(x)[1] > CROWDED
-    assert [lens.column for lens in lenses_for(x, COLUMNS, [])] == ["crowded"]
-    assert not lenses_for(x, COLUMNS, ["crowded"])
-    few = np.where(np.random.default_rng(0).random(2000) < 0.99, 0.0, 5.0)
-    assert Lens.of("few", few) is None
+    return fit_table(table(3000), COLUMNS, settings=settings, device="cpu").table
 
 
 def test_a_density_of_the_data(fitted: TableModel) -> None:
     """Summed over the crowded column, what is left is the plain one's density."""
-    assert list(fitted.lenses) == [1]
+    (scores,) = fitted.transform.parts
+    assert isinstance(scores, NormalScores)
+    assert scores.column == 1
     edges = np.concatenate((np.linspace(-0.2, 0.2, 8001), np.geomspace(0.2001, 500, 4000)))
     middle = 0.5 * (edges[1:] + edges[:-1])
     rows = np.stack((np.full_like(middle, 0.3), middle), 1)
@@ -105,18 +69,8 @@ def test_one_file(fitted: TableModel, tmp_path: Path) -> None:
     again = TableModel.load(path)
     np.testing.assert_array_equal(again.score(x).log_density, fitted.score(x).log_density)
     np.testing.assert_array_equal(again.sample(20, seed=1), fitted.sample(20, seed=1))
-    with pytest.raises(AemError, match="through a lens"):
+    with pytest.raises(AemError, match="columns that it transforms"):
         load_model(path)
-
-
-@pytest.mark.parametrize("lens", [{}, {"column": "gone", "values": [0, 1], "scores": [0, 1]}])
-def test_a_file_whose_lens_is_not_whole(
-    fitted: TableModel, tmp_path: Path, lens: dict[str, object]
-) -> None:
-    path = tmp_path / "torn.aem"
-    save_model(fitted.model, path, **{**fitted.about, "lenses": [lens]})
-    with pytest.raises(AemError, match="does not hold a complete model"):
-        TableModel.load(path)
 
 
 def test_what_is_reported_of_training_is_in_units_of_the_data(fitted: TableModel) -> None:
@@ -127,4 +81,15 @@ def test_what_is_reported_of_training_is_in_units_of_the_data(fitted: TableModel
     for name in ("validation_log_prob", "validation_proposal_log_prob"):
         assert network["history"][-1][name] == pytest.approx(held_out, abs=0.5)
     sentence = sentences(fitted, Path("m.aem"), 1.0)[1]
-    assert sentence.startswith("Column 'crowded' is crowded")
+    assert sentence == "Column 'crowded' is heavy-tailed: the model reads its normal scores."
+
+
+def test_discrete_columns_keep_their_values(fitted: TableModel) -> None:
+    """However long the tail: a count is never bent."""
+    rng = np.random.default_rng(0)
+    counts = np.where(rng.random(2500) < 0.9, rng.integers(0, 3, 2500), rng.geometric(0.02, 2500))
+    x = np.stack((rng.normal(size=2500), counts), 1)
+    settings = FitSettings(components=2, hidden=8, steps=5, frequencies=1)
+    found = fit_table(x, COLUMNS, settings=settings, device="cpu").table
+    assert [column.column for column in found.discrete] == ["crowded"]
+    assert not found.transform.parts

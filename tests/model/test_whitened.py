@@ -8,29 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from aem import AEM, AemError, ModelConfig, TrainConfig
 from aem.model.files import load_model, save_model
-from aem.model.transforms.whitening import regressions
+from aem.model.transforms.affine import Affine
 from aem.paper.plane.density import plane_density
 from aem.training import fit
+from tests.support.transforms import entangled
 
 SMALL = ModelConfig(
     whiten=True, hidden=16, blocks=1, gamma=4, energy_hidden=16, energy_blocks=1, components=3,
     frequencies=2,
 )  # fmt: skip
-Array = NDArray[np.float64]
-
-
-def entangled(rows: int, features: int = 4) -> Array:
-    """Columns in several units that are nearly sums of those before."""
-    rng = np.random.default_rng(1)
-    x = rng.normal(size=(rows, features))
-    for d in range(1, features):
-        x[:, d] = 0.3 * x[:, d] + x[:, :d] @ rng.normal(size=d)
-    return x * 10.0 ** np.arange(-1, features - 1) + 7
 
 
 @pytest.fixture
@@ -45,28 +35,12 @@ def rows_like_the_data(count: int) -> Tensor:
     return torch.from_numpy(entangled(5000)[:count])
 
 
-def test_slopes_are_those_of_least_squares() -> None:
-    x = entangled(1000)
-    slopes, deviations = regressions(x)
-    centred = x - x.mean(0)
-    for d in range(1, 4):
-        expected, *_ = np.linalg.lstsq(centred[:, :d], centred[:, d], rcond=None)
-        np.testing.assert_allclose(slopes[d, :d], expected, rtol=1e-3)
-        left = centred[:, d] - centred[:, :d] @ expected
-        np.testing.assert_allclose(deviations[d], left.std(), rtol=1e-3)
-    assert not np.triu(slopes).any()
-
-
-def test_few_rows_are_refused() -> None:
-    with pytest.raises(AemError, match="40 for 4 columns, not 39"):
-        regressions(entangled(39))
-
-
 @pytest.mark.parametrize("unit", [1e-25, 1e22])
 def test_extreme_units(unit: float) -> None:
     config = replace(SMALL, network="transformer")
     plain, extreme = (AEM.for_data(config, entangled(500) * u) for u in (1.0, unit))
-    torch.testing.assert_close(extreme.deviations / unit, plain.deviations, rtol=1e-4, atol=0)
+    there, here = (model.standardisation.deviations for model in (extreme, plain))
+    torch.testing.assert_close(there / unit, here, rtol=1e-4, atol=0)
     torch.testing.assert_close(extreme.arnn.sums, plain.arnn.sums, rtol=1e-4, atol=1e-5)
 
 
@@ -75,39 +49,13 @@ def test_columns_of_incomparable_scales_are_refused() -> None:
         AEM.for_data(SMALL, entangled(500) * np.array([1e-30, 1, 1, 1e30]))
 
 
-def test_networks_see_uncorrelated_columns_of_unit_deviation() -> None:
-    x = entangled(5000)
-    z = AEM.for_data(SMALL, x).standardise(torch.from_numpy(x))
-    torch.testing.assert_close(torch.cov(z.T), torch.eye(4), rtol=0, atol=5e-3)
-
-
-def test_units_return(model: AEM) -> None:
-    x = rows_like_the_data(50).reshape(5, 10, 4)
-    torch.testing.assert_close(model.in_units(model.standardise(x)), x, rtol=1e-12, atol=1e-9)
-    torch.testing.assert_close(
-        model.deviations, torch.from_numpy(entangled(5000)).std(0, correction=0), rtol=1e-3, atol=0
-    )
-
-
-def test_the_centre_of_a_column_depends_on_those_before_alone(model: AEM) -> None:
-    x = rows_like_the_data(20)
-    for d in range(4):
-        other = x.clone()
-        other[:, d:] += 5
-        assert torch.equal(model.centre(x)[:, d], model.centre(other)[:, d])
-        if d:
-            other[:, 0] += 5
-            assert not torch.isclose(model.centre(x)[:, d], model.centre(other)[:, d]).any()
-
-
 def test_the_density_is_that_of_a_plain_model_of_what_the_networks_see(model: AEM) -> None:
     """log p(x) = log p(z) − Σ log scale: the map is triangular."""
     plain = AEM(ModelConfig(**{**model.config.__dict__, "whiten": False})).double().eval()
-    state = {k: v for k, v in model.state_dict().items() if k != "slopes"}
-    state["shift"], state["scale"] = torch.zeros(4), torch.ones(4)
-    plain.load_state_dict(state)
+    plain.load_state_dict(model.state_dict(), strict=False)  # the slopes are left over
+    plain.standardisation = Affine.identity(4).double()
     x = rows_like_the_data(30)
-    expected = plain().log_prob(model.standardise(x)) - model.scale.log().sum()
+    expected = plain().log_prob(model.standardise(x)) - model.standardisation.scale.log().sum()
     torch.testing.assert_close(model().log_prob(x), expected, rtol=1e-9, atol=1e-9)
 
 
@@ -141,8 +89,8 @@ def test_conditionals_are_in_the_units_of_the_data(model: AEM) -> None:
     levels = torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64)
     torch.testing.assert_close(last.cdf(last.quantile(levels)), levels.expand(6, 3))
     torch.testing.assert_close(last.pit(), model().cdf(x)[:, -1], rtol=0, atol=1e-4)
-    spread = float(model.scale[-1]) * 60
-    centre = model.centre(x)[:, -1:]
+    spread = float(model.standardisation.scale[-1]) * 60
+    centre = model.standardisation.centre(x)[:, -1:]
     grid = centre + torch.linspace(-spread, spread, 20_001, dtype=torch.float64)
     p = last.density(grid)
     torch.testing.assert_close(last.mean(), torch.trapezoid(p * grid, grid), rtol=1e-5, atol=1e-3)
