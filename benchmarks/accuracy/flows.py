@@ -29,7 +29,7 @@ from aem.base.provenance import provenance
 from aem.data.splits import Table
 from aem.evaluation.side_by_side import summarise
 from aem.paper.tables.config import FULL_TABLES, SMALL_TABLES, TableTask
-from aem.paper.tables.run import load_table
+from aem.paper.tables.run import load_splits
 from benchmarks.places import ROOT
 
 CLIP: Final = 5.0
@@ -188,7 +188,7 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    study, splits = Study(seconds=arguments.seconds), load_table(TableTask(arguments.table))
+    study, splits = Study(seconds=arguments.seconds), load_splits(TableTask(arguments.table))
     found = compare(study, splits.train, splits.validation, splits.test, device=arguments.device)
     record = {
         "task": arguments.table,

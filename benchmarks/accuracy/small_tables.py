@@ -15,14 +15,14 @@ from typing import Any
 import torch
 
 from aem.base.devices import choose_device
-from aem.base.display import Progress
+from aem.base.display import ProgressDisplay
 from aem.base.files import finite, write_json
 from aem.base.provenance import provenance
 from aem.data.splits import TableSplits
 from aem.errors import AemError
 from aem.evaluation.side_by_side import summarise
 from aem.paper.tables.config import SMALL_TABLES, table_experiment
-from aem.paper.tables.run import load_table, run_table
+from aem.paper.tables.run import load_splits, run_table
 from benchmarks.accuracy.rivals import LogProb, gaussian_mixture, kernel_density, spline_flow
 from benchmarks.places import ROOT
 
@@ -38,7 +38,7 @@ def described(log_prob: LogProb, splits: TableSplits) -> dict[str, Any]:
 
 def ours(name: str, folder: Path, settings: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Our metrics, and their summary in the form of the rivals'."""
-    with Progress() as progress:
+    with ProgressDisplay() as progress:
         run = run_table(
             table_experiment(name, "best", None, settings), "best", folder, report=progress
         )
@@ -71,7 +71,7 @@ def main() -> None:
     arguments = parser.parse_args()
     metrics, our_record = ours(arguments.table, arguments.ours, arguments.settings)
     config = table_experiment(arguments.table, "best", None, arguments.settings)
-    splits = load_table(config.task)
+    splits = load_splits(config.task)
     models: dict[str, Any] = {"aem": our_record}
     for name, fit in (
         ("nsf", spline_flow),

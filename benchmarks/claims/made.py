@@ -28,9 +28,9 @@ from aem.data import registry
 from aem.evaluation.summary import two_standard_errors
 from aem.nn.masks import MaskedLinear, hidden_degrees
 from aem.training.batches import Batches
-from aem.training.checkpoint import Progress
+from aem.training.checkpoint import TrainingState
 from aem.training.display import Reporter
-from aem.training.run import Run, Validation, all_finite
+from aem.training.run import TrainingRun, Validation, all_finite
 from aem.training.steps import EagerStep, captured_on_gpu
 
 
@@ -114,7 +114,7 @@ class MadeStep(EagerStep):
         return loss.detach()
 
 
-def train(model: MixtureMade, rows: Tensor, validation: Tensor, study: Study) -> Progress:
+def train(model: MixtureMade, rows: Tensor, validation: Tensor, study: Study) -> TrainingState:
     """Train until validation is no better for a while, and leave the best weights."""
     batches = len(rows) // study.batch_size  # an epoch
     plan = TrainConfig(
@@ -125,9 +125,9 @@ def train(model: MixtureMade, rows: Tensor, validation: Tensor, study: Study) ->
         score = float(scores(model, validation).mean())
         return Validation(score, score, {"validation_log_prob": score})
 
-    progress = Progress()
+    progress = TrainingState()
     with Reporter(plan.steps) as reporter:
-        Run(
+        TrainingRun(
             plan,
             captured_on_gpu(MadeStep(model, rows, study), rows.device),
             Batches(len(rows), study.batch_size, study.seed, rows.device),

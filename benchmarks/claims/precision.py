@@ -15,7 +15,7 @@ from aem.base.provenance import provenance
 from aem.model.aem import AEM
 from aem.paper.plots import new_figure, save_figure
 from aem.paper.tables.config import TableConfig, table_experiment
-from aem.paper.tables.run import load_table
+from aem.paper.tables.run import load_splits
 from aem.training.loop import fit
 
 PRECISIONS = ("bfloat16", "float32")
@@ -23,7 +23,7 @@ PRECISIONS = ("bfloat16", "float32")
 
 def curve(config: TableConfig, seed: int) -> dict[str, Any]:
     """Train once; validation log-likelihoods by step, and the seconds it took."""
-    splits = load_table(config.task)
+    splits = load_splits(config.task)
     torch.manual_seed(seed)
     model = AEM.for_data(config.model, splits.train)
     progress = fit(model, splits.train, splits.validation, config.train, quiet=True)

@@ -23,7 +23,7 @@ from aem.data.splits import TableSplits
 from aem.errors import AemError
 from aem.paper.tables.config import TableConfig, table_experiment
 from aem.paper.tables.members import train_member
-from aem.paper.tables.run import load_table
+from aem.paper.tables.run import load_splits
 from aem.paper.tables.symmetries import views
 from aem.tables.ensemble import column_orders
 from aem.tables.model import TableModel
@@ -99,7 +99,7 @@ class Trials:
                 return value_of(trial)
         print(f"{self.table}: {' '.join(settings)}", flush=True)
         try:
-            found = attempt(config, self.preset, load_table(config.task))
+            found = attempt(config, self.preset, load_splits(config.task))
         except AemError as error:  # a run that explodes is a result as well
             found = {"failed": str(error)}
         origin = provenance(config, config.train.seed, choose_device(config.train.device))

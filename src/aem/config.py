@@ -10,7 +10,7 @@ from aem.base.settings import Settings, setting
 from aem.errors import AemError
 
 # Of the networks (`aem.nn.activations`); kernels know ReLU and tanh, others are slower.
-Activation = Literal["relu", "tanh", "sigmoid", "softplus", "leaky_relu", "elu"]
+ActivationName = Literal["relu", "tanh", "sigmoid", "softplus", "leaky_relu", "elu"]
 RESAMPLED = 100  # proposals a resampled value is chosen from in the paper
 
 
@@ -66,7 +66,7 @@ class ModelConfig(Settings):
         "Its residual blocks, of two layers each; of a plain MADE, its layers behind the first.",
         at_least=0,
     )
-    activation: Activation = setting("relu", "The activation of a ResMADE or MADE.")
+    activation: ActivationName = setting("relu", "The activation of a ResMADE or MADE.")
     dropout: float = setting(
         0.0, "Share of the units that training leaves out of it.", at_least=0, below=1
     )
@@ -87,7 +87,7 @@ class ModelConfig(Settings):
     energy_residual: bool = setting(
         True, "Whether those are residual blocks of two layers each, or plain layers."
     )
-    energy_activation: Activation = setting("relu", "The activation of the energy network.")
+    energy_activation: ActivationName = setting("relu", "The activation of the energy network.")
     energy_dropout: float = setting(
         0.0, "Share of the units that training leaves out of it.", at_least=0, below=1
     )

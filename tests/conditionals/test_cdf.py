@@ -25,7 +25,7 @@ def test_cdf_against_the_trapezoid_rule_and_its_inverse(form: EnergyForm, propos
         log_p = one.log_unnormalized(x[None])[0] - computed.log_z[i]
         steps = torch.cumulative_trapezoid(log_p.exp(), x)
         f = cdf.at_coordinate(
-            cdf.chart.select(torch.tensor([i])).coordinate(x[None, 1::500])[0],
+            cdf.coordinates.select(torch.tensor([i])).coordinate(x[None, 1::500])[0],
             torch.full((len(x[1::500]),), i),
         )
         # The grid resolves a jump at a bound of a uniform proposal only to a step.

@@ -12,7 +12,7 @@ from aem.conditionals.quadrature import (
     Budget,
     Integrals,
     Integrand,
-    Samples,
+    NodeValues,
     integrate,
 )
 
@@ -20,8 +20,10 @@ from aem.conditionals.quadrature import (
 def plain(function: Callable[[Tensor, Tensor], Tensor]) -> Integrand:
     """A function against length, with nothing hidden between its nodes."""
 
-    def integrand(problem: Tensor, t: Tensor, start: Tensor, end: Tensor) -> Samples:
-        return Samples(function(problem, t), torch.ones_like(t), end - start, torch.zeros_like(end))
+    def integrand(problem: Tensor, t: Tensor, start: Tensor, end: Tensor) -> NodeValues:
+        return NodeValues(
+            function(problem, t), torch.ones_like(t), end - start, torch.zeros_like(end)
+        )
 
     return integrand
 
@@ -106,8 +108,8 @@ def gaussian(width: float) -> tuple[Callable[..., Tensor], Callable[[Tensor], Te
 def test_a_constant_weight_is_exact_however_rough_its_measure(width: float) -> None:
     density, below = gaussian(width)
 
-    def integrand(problem: Tensor, t: Tensor, start: Tensor, end: Tensor) -> Samples:
-        return Samples(0 * t + 0.3, density(t), below(end) - below(start), 0 * end)
+    def integrand(problem: Tensor, t: Tensor, start: Tensor, end: Tensor) -> NodeValues:
+        return NodeValues(0 * t + 0.3, density(t), below(end) - below(start), 0 * end)
 
     result = integrate(integrand, 1, tolerance=1e-9, edges=EDGES, budget=Budget())
     assert float(result.value) == pytest.approx(0.3 * float(below(EDGES[-1]) - below(EDGES[0])))
@@ -119,10 +121,10 @@ def test_mass_that_no_node_has_seen_is_looked_for(width: float) -> None:
     """A peak of the measure far narrower than a panel, where the weight is not what it is outside."""
     density, below = gaussian(width)
 
-    def integrand(problem: Tensor, t: Tensor, start: Tensor, end: Tensor) -> Samples:
+    def integrand(problem: Tensor, t: Tensor, start: Tensor, end: Tensor) -> NodeValues:
         z = (t - 0.4) / (3 * width)
         weight = 0.1 + 0.9 * torch.exp(-0.5 * z.square()) + 0.01 * t
-        return Samples(weight, density(t), below(end) - below(start), 0 * end)
+        return NodeValues(weight, density(t), below(end) - below(start), 0 * end)
 
     result = integrate(integrand, 1, tolerance=1e-6, edges=EDGES, budget=Budget())
     truth = 0.1 + 0.9 * 3 / math.sqrt(10) + 0.004
@@ -134,9 +136,9 @@ def test_what_may_hide_is_part_of_the_error() -> None:
     """The same function, once with a tenth of each panel's mass in doubt."""
     function, _ = CASES["waves"]
 
-    def doubtful(problem: Tensor, t: Tensor, start: Tensor, end: Tensor) -> Samples:
+    def doubtful(problem: Tensor, t: Tensor, start: Tensor, end: Tensor) -> NodeValues:
         weight = function(t, PARAMETERS[problem, None])
-        return Samples(weight, torch.ones_like(t), end - start, 0.1 * (end - start))
+        return NodeValues(weight, torch.ones_like(t), end - start, 0.1 * (end - start))
 
     budget = Budget(max_nodes=2000)
     certain = solve("waves", 1e-4, budget)
@@ -171,13 +173,13 @@ def test_chunks_and_panels_respect_the_budget() -> None:
 
 MEMORY = """
 import resource, torch
-from aem.conditionals.quadrature import Budget, Samples, integrate
+from aem.conditionals.quadrature import Budget, NodeValues, integrate
 torch.set_num_threads(1)
 edges = torch.linspace(0, 1, 9, dtype=torch.float64)
 def peak(problems):
     def comb(problem, t, start, end):
         waves = torch.sin(6000 * t + problem[:, None]).square()
-        return Samples(waves, torch.ones_like(t), end - start, 0 * end)
+        return NodeValues(waves, torch.ones_like(t), end - start, 0 * end)
     integrate(comb, problems, tolerance=1e-4, edges=edges, budget=Budget(chunk=2**12, panels=2**12))
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 peak(1)

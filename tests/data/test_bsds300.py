@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from aem.data import registry
-from aem.data.info import Rows
+from aem.data.info import SplitSizes
 from aem.data.sets import bsds300
 from aem.data.sets.bsds300 import Grey
 from aem.errors import AemError
@@ -82,7 +82,7 @@ def test_patches_are_spread_evenly_over_pictures_and_mixed() -> None:
 
 def test_the_draw_is_repeatable_and_separates_pictures() -> None:
     train, test = made_up_pictures(10), made_up_pictures(4)
-    rows = Rows(80, 20, 40)
+    rows = SplitSizes(80, 20, 40)
     first = bsds300.prepare(train, test, held_out=2, rows=rows)
     second = bsds300.prepare(train, test, held_out=2, rows=rows)
     assert (len(first.train), len(first.validation), len(first.test)) == rows
@@ -95,7 +95,7 @@ def test_validation_pictures_are_not_trained_on() -> None:
     marked = [flat.copy() for _ in range(10)]
     for i, picture in enumerate(marked):
         picture.flat[i] = 255
-    splits = bsds300.prepare(marked, marked, held_out=3, rows=Rows(700, 300, 100))
+    splits = bsds300.prepare(marked, marked, held_out=3, rows=SplitSizes(700, 300, 100))
     seen = {int(i) for i in splits.train.argmax(axis=1)}
     held_out = {int(i) for i in splits.validation.argmax(axis=1)}
     assert held_out == {0, 3, 6}

@@ -7,7 +7,7 @@ import pytest
 
 from aem.data import registry
 from aem.data.digest import content_sha256
-from aem.data.info import Rows, data_root
+from aem.data.info import SplitSizes, data_root
 from aem.data.listing import listing
 from aem.data.splits import TableSplits
 from aem.errors import AemError
@@ -15,7 +15,7 @@ from aem.errors import AemError
 NAMES = [info.name for info in registry.datasets()]
 
 
-def splits_of(rows: Rows, columns: int) -> TableSplits:
+def splits_of(rows: SplitSizes, columns: int) -> TableSplits:
     train, validation, test = (np.zeros((n, columns), dtype=np.float32) for n in rows)
     return TableSplits("made-up", train, validation, test, tuple(f"x{i}" for i in range(columns)))
 
@@ -64,12 +64,12 @@ def test_absent_data_set_is_reported_with_its_file_and_remedy(name: str, tmp_pat
 
 
 def test_published_sizes_are_checked() -> None:
-    registry.check_sizes(splits_of(Rows(5, 2, 3), 4), Rows(5, 2, 3), 4)
+    registry.check_sizes(splits_of(SplitSizes(5, 2, 3), 4), SplitSizes(5, 2, 3), 4)
     message = "5 / 2 / 3 rows of 4 columns, expected 5 / 2 / 4 rows of 4 columns"
     with pytest.raises(AemError, match=message):
-        registry.check_sizes(splits_of(Rows(5, 2, 3), 4), Rows(5, 2, 4), 4)
+        registry.check_sizes(splits_of(SplitSizes(5, 2, 3), 4), SplitSizes(5, 2, 4), 4)
     with pytest.raises(AemError, match="of 4 columns, expected 5 / 2 / 3 rows of 6 columns"):
-        registry.check_sizes(splits_of(Rows(5, 2, 3), 4), Rows(5, 2, 3), 6)
+        registry.check_sizes(splits_of(SplitSizes(5, 2, 3), 4), SplitSizes(5, 2, 3), 6)
 
 
 def test_load_reads_what_has_the_published_sizes(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from aem import AEM, Quadrature, TrainConfig, fit, load_model, save_model
 from aem.conditionals.batch import Conditionals, EnergyForm
-from aem.conditionals.coordinates import chart_for
+from aem.conditionals.coordinates import coordinates_for
 from aem.conditionals.normalizer import normalizer
 from aem.model.distribution import Method
 from tests.support.kinds import (
@@ -60,26 +60,31 @@ def test_exact_normalisers_agree_with_brute_force(form: EnergyForm, kind: str) -
 def test_coordinates_know_their_own_slope(form: EnergyForm, kind: str) -> None:
     """Weight times measure is p̃(x) dx/dt, and the mass of a panel the integral of the measure."""
     conditionals = flat_conditionals(model_of(kind, form), 2)
-    chart = chart_for(conditionals)
-    edges = chart.edges()
+    coordinates = coordinates_for(conditionals)
+    edges = coordinates.edges()
     assert bool((edges.diff() > 0).all())
     inner = torch.tensor([0.1, 0.35, 0.7, 0.93], dtype=torch.float64)
     t = (edges[:-1, None] + edges.diff()[:, None] * inner).reshape(-1).expand(4, -1)
-    x = chart.point(t)
-    torch.testing.assert_close(chart.coordinate(x), t, rtol=0, atol=1e-9)
+    x = coordinates.point(t)
+    torch.testing.assert_close(coordinates.coordinate(x), t, rtol=0, atol=1e-9)
     h = 1e-6
-    slope = (chart.point(t + h) - chart.point(t - h)) / (2 * h)
+    slope = (coordinates.point(t + h) - coordinates.point(t - h)) / (2 * h)
     log_density = conditionals.log_unnormalized(x) + slope.log()
-    found = chart.log_weight(t, x) + chart.measure(t, x).log()
+    found = coordinates.log_weight(t, x) + coordinates.measure(t, x).log()
     visible = log_density > -600  # where a number holds the measure
     torch.testing.assert_close(found[visible], log_density[visible], rtol=1e-5, atol=1e-5)
     nodes, weights = np.polynomial.legendre.leggauss(40)
     for low, high in ((0.05, 0.06), (0.41, 0.44), (0.9, 0.91)):
         start, end = torch.full((4,), low).double(), torch.full((4,), high).double()
         t = (low + 0.5 * (high - low) * (1 + torch.from_numpy(nodes))).expand(4, -1)
-        sums = chart.measure(t, chart.point(t)) @ torch.from_numpy(weights) * 0.5 * (high - low)
+        sums = (
+            coordinates.measure(t, coordinates.point(t))
+            @ torch.from_numpy(weights)
+            * 0.5
+            * (high - low)
+        )
         # A kink between the nodes leaves them an error.
-        torch.testing.assert_close(sums, chart.mass(start, end), rtol=1e-2, atol=1e-12)
+        torch.testing.assert_close(sums, coordinates.mass(start, end), rtol=1e-2, atol=1e-12)
 
 
 @most_kinds

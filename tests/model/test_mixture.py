@@ -12,7 +12,7 @@ from aem.conditionals.proposals.anchored import AnchoredHead
 from aem.conditionals.proposals.gaussian import GaussianMixture
 from aem.config import ModelConfig, TrainConfig
 from aem.model.aem import AEM
-from aem.model.mixture import JointMixture, Rows, central_rows, fit_mixture
+from aem.model.mixture import JointMixture, MixtureRows, central_rows, fit_mixture
 from aem.tables.fit.automatic import _ladders, choose_mixture
 from aem.training.proposal import proposal_score, train_proposal
 
@@ -68,9 +68,9 @@ def test_products_give_what_components_one_by_one_give(
     joint: JointMixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     z = np.random.default_rng(1).normal(size=(50, D))
-    at_once = Rows(z, 0)
+    at_once = MixtureRows(z, 0)
     monkeypatch.setattr(aem.model.mixture, "MOST_PRODUCTS", 0)
-    one_by_one = Rows(z, 0)
+    one_by_one = MixtureRows(z, 0)
     assert at_once.products is not None
     assert one_by_one.products is None
     every = slice(None)

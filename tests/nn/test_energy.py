@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from aem.config import Activation
+from aem.config import ActivationName
 from aem.errors import AemError
 from aem.nn import energy, kernels
 from aem.nn.activations import ACTIVATIONS
@@ -69,7 +69,7 @@ def test_split_first_layer_is_one_layer_on_value_and_context(
 
 
 def test_settings_and_registry_name_the_same_activations() -> None:
-    assert set(get_args(Activation)) == set(ACTIVATIONS) == set(WRITTEN_OUT)
+    assert set(get_args(ActivationName)) == set(ACTIVATIONS) == set(WRITTEN_OUT)
 
 
 @pytest.mark.parametrize("activation", sorted(WRITTEN_OUT))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from aem.report import Limits, Report, build, render
+from aem.report import BuiltReport, Limits, build, render
 from aem.tables.fit.automatic import FitSettings, fit_table
 from aem.tables.model import TableModel
 
@@ -54,14 +54,14 @@ def table(rows: NDArray[np.float64]) -> TableModel:
 
 
 @pytest.fixture(scope="session")
-def made(table: TableModel, rows: NDArray[np.float64]) -> Report:
+def made(table: TableModel, rows: NDArray[np.float64]) -> BuiltReport:
     return build(
         table, rows, path=Path("a<b>.model"), data="rows & <i>columns</i>.csv", limits=LIMITS
     )
 
 
 @pytest.fixture(scope="session")
-def page_file(made: Report, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def page_file(made: BuiltReport, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("report") / "report.html"
     path.write_text(render(made.record), encoding="utf-8")
     return path

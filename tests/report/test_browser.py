@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from aem.report import Report
+from aem.report import BuiltReport
 
 from .conftest import HOSTILE
 
@@ -48,7 +48,7 @@ def wide(browser: Any, page_file: Path) -> Iterator[Watched]:
     assert watched.trouble == []
 
 
-def test_every_control_can_be_clicked(wide: Watched, made: Report) -> None:
+def test_every_control_can_be_clicked(wide: Watched, made: BuiltReport) -> None:
     page = wide.page
     page.set_default_timeout(5000)
     for box in page.locator("input[type=checkbox]").all():
@@ -114,18 +114,18 @@ def test_the_table_sorts_by_mouse_and_keyboard(wide: Watched) -> None:
 
 def test_charts_speak_to_pointer_and_keyboard(wide: Watched) -> None:
     page = wide.page
-    chart = page.locator("#marginals .chart").first
-    chart.scroll_into_view_if_needed()
+    coordinates = page.locator("#marginals .chart").first
+    coordinates.scroll_into_view_if_needed()
     page.wait_for_timeout(100)  # scrolling hides the tip
-    chart.hover()
+    coordinates.hover()
     assert "data:" in page.locator("#tip").inner_text()
-    chart.focus()
-    chart.press("Home")
+    coordinates.focus()
+    coordinates.press("Home")
     first = page.locator("#tip").inner_text()
-    chart.press("ArrowRight")
+    coordinates.press("ArrowRight")
     assert page.locator("#tip").inner_text() != first
-    assert chart.get_attribute("aria-valuenow") == "1"
-    chart.press("Escape")
+    assert coordinates.get_attribute("aria-valuenow") == "1"
+    coordinates.press("Escape")
     assert page.locator("#tip").is_hidden()
     canvas = page.locator("#pairs canvas").first
     canvas.focus()

@@ -13,7 +13,7 @@ from scipy.stats import kstest
 from aem import AemError
 from aem.base.progress import silent
 from aem.model.files import save_model
-from aem.report import Limits, Report, build
+from aem.report import BuiltReport, Limits, build
 from aem.report.calibration import calibration_record, pit_values
 from aem.report.histograms import marginal
 from aem.report.numbers import pack, shown_range
@@ -26,7 +26,7 @@ from .conftest import HOSTILE, LIMITS
 
 
 def test_means_are_those_of_the_scores(
-    made: Report, table: TableModel, rows: NDArray[np.float64]
+    made: BuiltReport, table: TableModel, rows: NDArray[np.float64]
 ) -> None:
     rows = rows[:60]
     everything = Limits(60, 60, 20, 5, 50, 100, listed=5)
@@ -40,7 +40,7 @@ def test_means_are_those_of_the_scores(
     assert made.metrics["rows_scored"] == LIMITS.scored
 
 
-def test_the_odd_row_is_found_by_screening_and_its_column_blamed(made: Report) -> None:
+def test_the_odd_row_is_found_by_screening_and_its_column_blamed(made: BuiltReport) -> None:
     listed = made.record["surprises"]["rows"]
     assert listed[0]["row"] == 17
     assert listed[0]["blame"][0]["column"] in (0, 1)
@@ -54,7 +54,7 @@ def test_screening_agrees_with_scores(table: TableModel, rows: NDArray[np.float6
     assert np.corrcoef(estimate, exact)[0, 1] > 0.98
 
 
-def test_pictured_conditionals_are_densities(made: Report) -> None:
+def test_pictured_conditionals_are_densities(made: BuiltReport) -> None:
     for row in made.record["surprises"]["rows"]:
         for entry in row["blame"]:
             picture = entry["picture"]
@@ -95,7 +95,7 @@ def test_marginals_share_bins_and_count_what_lies_beyond() -> None:
     assert found["distance"] > found["chance"]
 
 
-def test_discrete_columns_get_a_bin_a_value(made: Report, rows: NDArray[np.float64]) -> None:
+def test_discrete_columns_get_a_bin_a_value(made: BuiltReport, rows: NDArray[np.float64]) -> None:
     found = made.record["marginals"]["columns"][2]
     centres = (np.array(found["edges"][1:]) + np.array(found["edges"][:-1])) / 2
     np.testing.assert_allclose(centres, np.round(centres))
@@ -118,7 +118,7 @@ def test_a_constant_column_has_an_axis() -> None:
 
 
 def test_history_comes_from_the_file_or_the_folder(
-    made: Report, table: TableModel, tmp_path: Path
+    made: BuiltReport, table: TableModel, tmp_path: Path
 ) -> None:
     own = made.record["training"]
     assert own["source"] == "the model file" and len(own["step"]) == len(own["loss"])

@@ -4,7 +4,7 @@ import json
 import re
 from html.parser import HTMLParser
 
-from aem.report import Report, render
+from aem.report import BuiltReport, render
 from aem.report.page import embedded
 
 
@@ -35,20 +35,20 @@ def parse(page: str) -> Elements:
     return found
 
 
-def test_names_never_become_markup(made: Report) -> None:
+def test_names_never_become_markup(made: BuiltReport) -> None:
     found = parse(render(made.record))
     tags = [tag for tag, _ in found.seen]
     assert tags.count("script") == 2 and "img" not in tags and "i" not in tags
     assert not any(name.startswith("on") for _, attributes in found.seen for name in attributes)
 
 
-def test_the_data_comes_back_unharmed(made: Report) -> None:
+def test_the_data_comes_back_unharmed(made: BuiltReport) -> None:
     found = parse(render(made.record))
     assert json.loads(found.scripts[0]) == json.loads(json.dumps(made.record))
     assert not re.search("[<>&]", embedded(made.record))
 
 
-def test_nothing_is_fetched(made: Report) -> None:
+def test_nothing_is_fetched(made: BuiltReport) -> None:
     page = render(made.record)
     for _, attributes in parse(page).seen:
         for name in ("src", "href"):
@@ -57,6 +57,6 @@ def test_nothing_is_fetched(made: Report) -> None:
     assert not re.search(r"(innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\()", page)
 
 
-def test_the_same_report_gives_the_same_page(made: Report) -> None:
+def test_the_same_report_gives_the_same_page(made: BuiltReport) -> None:
     assert render(made.record) == render(made.record)
     assert len(render(made.record)) < 2**20

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from aem import AEM, ModelConfig, TrainConfig
 from aem.training import fit
-from aem.training.checkpoint import Progress
+from aem.training.checkpoint import TrainingState
 
 Table = NDArray[np.float64]
 
@@ -51,12 +51,14 @@ def fresh(config: ModelConfig = TINY, data: Table = TRAIN, context: Table | None
     return AEM.for_data(config, data, context)
 
 
-def run(config: TrainConfig = SHORT, folder: Path | None = None, **kw: Any) -> tuple[AEM, Progress]:
+def run(
+    config: TrainConfig = SHORT, folder: Path | None = None, **kw: Any
+) -> tuple[AEM, TrainingState]:
     model = fresh()
     return model, fit(model, TRAIN, VALIDATION, config, folder=folder, quiet=True, **kw)
 
 
-def assert_same(a: tuple[AEM, Progress], b: tuple[AEM, Progress]) -> None:
+def assert_same(a: tuple[AEM, TrainingState], b: tuple[AEM, TrainingState]) -> None:
     """The same weights and the same history, bit for bit (but for the seconds it took)."""
     for name, tensor in a[0].state_dict().items():
         assert torch.equal(tensor, b[0].state_dict()[name]), name

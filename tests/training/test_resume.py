@@ -17,12 +17,12 @@ from aem import AEM, AemError, TrainConfig
 from aem.base.files import read_tensors
 from aem.training import fit, steps
 from aem.training import run as runs
-from aem.training.checkpoint import Progress
+from aem.training.checkpoint import TrainingState
 from tests.support.short_runs import SHORT, TINY, TRAIN, VALIDATION, assert_same, fresh, run
 
 
 @pytest.fixture(scope="module")
-def uninterrupted() -> tuple[AEM, Progress]:
+def uninterrupted() -> tuple[AEM, TrainingState]:
     return run()
 
 
@@ -58,7 +58,7 @@ def checkpoint_every(monkeypatch: pytest.MonkeyPatch, ticks: float) -> TrainConf
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("step", [0, 1, 4, 5, 13, 23])
 def test_a_killed_run_ends_with_the_same_bits(
-    uninterrupted: tuple[AEM, Progress],
+    uninterrupted: tuple[AEM, TrainingState],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     step: int,
@@ -73,7 +73,7 @@ def test_a_killed_run_ends_with_the_same_bits(
 
 
 def test_a_run_killed_again_and_again_between_checkpoints(
-    uninterrupted: tuple[AEM, Progress], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    uninterrupted: tuple[AEM, TrainingState], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Checkpoints come every few steps, so that each death loses work that must be done again."""
     for step in (2, 9, 9, 10, 17, 22):
@@ -86,7 +86,7 @@ def test_a_run_killed_again_and_again_between_checkpoints(
 
 
 def test_an_interrupted_run_says_how_to_go_on_and_does(
-    uninterrupted: tuple[AEM, Progress], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    uninterrupted: tuple[AEM, TrainingState], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C comes in the middle of a step, when weights and random numbers are half-way."""
     with monkeypatch.context() as patch:
@@ -97,7 +97,7 @@ def test_an_interrupted_run_says_how_to_go_on_and_does(
 
 
 def test_a_finished_run_is_not_run_again(
-    uninterrupted: tuple[AEM, Progress], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    uninterrupted: tuple[AEM, TrainingState], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(folder=tmp_path)
     kill_at(monkeypatch, 0, after=False)
@@ -159,7 +159,7 @@ def test_checkpoints_of_other_models_and_data_are_refused(tmp_path: Path) -> Non
 
 
 def test_where_and_how_often_to_save_may_change(
-    uninterrupted: tuple[AEM, Progress], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    uninterrupted: tuple[AEM, TrainingState], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
         kill_at(patch, 8, after=True)

@@ -14,7 +14,7 @@ from aem.errors import Interrupted
 SECONDS_BETWEEN_LINES = 10.0
 
 
-class Progress:
+class ProgressDisplay:
     """Call it with (what, done, total); each `what` gets a bar of its own."""
 
     def __init__(self) -> None:

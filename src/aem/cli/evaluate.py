@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from aem.base.console import as_json_text, say
-from aem.base.display import Progress
+from aem.base.display import ProgressDisplay
 from aem.base.files import finite, write_json
 from aem.base.options import seed_option
 from aem.base.provenance import provenance
@@ -20,7 +20,7 @@ from aem.cli.places import check_place, left_out_of, load_any_model
 from aem.conditionals.normalizer import Quadrature
 from aem.evaluation.kde import KDE
 from aem.evaluation.kde import SAMPLES as KDE_SAMPLES
-from aem.evaluation.side_by_side import IMPORTANCE_SAMPLES, Evaluation, Summary
+from aem.evaluation.side_by_side import IMPORTANCE_SAMPLES, SideBySide, Summary
 from aem.evaluation.side_by_side import evaluate as score
 from aem.tables.scores import TableScores
 from aem.tables.sources import TASK_ROWS, find_rows
@@ -74,7 +74,7 @@ def evaluate(
             validation, table.columns, seed=seed + 1, drop=dropped, ignore=known
         ).values
     truth = None if found.task is None else found.task.log_prob(found.values)
-    with Progress() as progress:
+    with ProgressDisplay() as progress:
         result = score(
             density,
             found.values,
@@ -105,7 +105,7 @@ def evaluate(
             say(f"{density.no_kernels}: it has no score here.")
 
 
-def as_record(result: Evaluation, limit: float | None = None) -> dict[str, Any]:
+def as_record(result: SideBySide, limit: float | None = None) -> dict[str, Any]:
     """The evaluation as JSON can hold it: what is not finite becomes null."""
     settled = result.settled
     record: dict[str, Any] = {
@@ -155,7 +155,7 @@ def _kernels(kernels: list[KDE]) -> dict[str, Any]:
     return asdict(kernels[0]) if len(kernels) == 1 else {"members": [asdict(k) for k in kernels]}
 
 
-def _summaries(result: Evaluation) -> list[tuple[str, Summary | None]]:
+def _summaries(result: SideBySide) -> list[tuple[str, Summary | None]]:
     return [
         ("quadrature", result.quadrature),
         ("importance", result.importance),
@@ -165,7 +165,7 @@ def _summaries(result: Evaluation) -> list[tuple[str, Summary | None]]:
     ]
 
 
-def _show(result: Evaluation, title: str, limit: float | None) -> None:
+def _show(result: SideBySide, title: str, limit: float | None) -> None:
     labels = {
         "quadrature": "AEM, quadrature",
         "importance": f"AEM, {result.importance_samples:,} samples",
@@ -195,7 +195,7 @@ def _show(result: Evaluation, title: str, limit: float | None) -> None:
     say(*sentences(result, limit))
 
 
-def sentences(result: Evaluation, limit: float | None = None) -> list[str]:
+def sentences(result: SideBySide, limit: float | None = None) -> list[str]:
     """What the numbers need to be understood."""
     settled = result.settled
     change = (

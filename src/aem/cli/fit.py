@@ -7,12 +7,12 @@ from typing import Annotated, Any
 import typer
 
 from aem.base.console import STANDARD, as_json_text, say
-from aem.base.display import Progress
+from aem.base.display import ProgressDisplay
 from aem.base.options import seed_option
 from aem.base.provenance import provenance
 from aem.base.settings import help_of
 from aem.cli.places import check_place
-from aem.cli.streams import read_rows
+from aem.cli.streams import read_input
 from aem.errors import AemError
 from aem.model.transforms.normal_scores import NormalScores
 from aem.model.transforms.records import to_records
@@ -64,8 +64,8 @@ def fit(
         raise AemError("a model is a file: it cannot be written to standard output")
     check_place(out, data)
     dropped = list(drop or ())
-    rows = read_rows(data, drop=dropped)
-    with Progress() as progress:
+    rows = read_input(data, drop=dropped)
+    with ProgressDisplay() as progress:
         fitted = fit_table(
             rows.values,
             rows.names,

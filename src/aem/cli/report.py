@@ -6,10 +6,10 @@ from typing import Annotated
 import typer
 
 from aem.base.console import STANDARD, as_json_text, say, write
-from aem.base.display import Progress
+from aem.base.display import ProgressDisplay
 from aem.base.options import seed_option
 from aem.cli.places import check_place, left_out_of, load_table_model
-from aem.cli.streams import read_rows
+from aem.cli.streams import read_input
 from aem.errors import AemError
 from aem.report import Limits, build, render
 
@@ -56,10 +56,10 @@ def report(
     _check(out, as_json, model, data)
     table = load_table_model(model, device)
     dropped, known = left_out_of(table, drop)
-    found = read_rows(data, wanted=table.columns, drop=dropped, ignore=known)
+    found = read_input(data, wanted=table.columns, drop=dropped, ignore=known)
     name = "standard input" if data == STANDARD else Path(data).name
     limits = Limits.for_table(len(found.values), len(table.columns), rows)
-    with Progress() as progress:
+    with ProgressDisplay() as progress:
         made = build(
             table,
             found.values,

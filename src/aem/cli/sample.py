@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from aem.base.console import STANDARD, as_json_text, say
-from aem.base.display import Progress
+from aem.base.display import ProgressDisplay
 from aem.base.options import seed_option
 from aem.cli.places import check_output, load_any_model
 from aem.cli.streams import write_columns
@@ -52,7 +52,7 @@ def sample(
     """
     check_output(out, model)
     table = load_any_model(model, device)
-    with Progress() as progress:
+    with ProgressDisplay() as progress:
         rows = table.sample(count, seed, progress, method=method, proposals=proposals)
     columns = {name: rows[:, d].tolist() for d, name in enumerate(table.columns)}
     write_columns(out, columns, as_json=as_json)

@@ -8,9 +8,9 @@ import typer
 from numpy.typing import NDArray
 
 from aem.base.console import STANDARD, as_json_text, say
-from aem.base.display import Progress
+from aem.base.display import ProgressDisplay
 from aem.cli.places import check_output, left_out_of, load_any_model
-from aem.cli.streams import read_rows, write_columns
+from aem.cli.streams import read_input, write_columns
 from aem.errors import AemError
 from aem.tables.model import TableModel
 from aem.tables.queries.explain import as_columns, explain
@@ -58,8 +58,8 @@ def score(
     check_output(out, model, data)
     table = load_any_model(model, device)
     dropped, known = left_out_of(table, drop)
-    rows = read_rows(data, wanted=table.columns, drop=dropped, ignore=known)
-    with Progress() as progress:
+    rows = read_input(data, wanted=table.columns, drop=dropped, ignore=known)
+    with ProgressDisplay() as progress:
         if explained:
             if not isinstance(table, TableModel):
                 raise AemError(f"{model} is an ensemble, whose columns have no terms to explain")

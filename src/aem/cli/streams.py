@@ -19,7 +19,7 @@ from aem.errors import AemError
 from aem.tables.reading import NamedRows, RawTable, named_rows, read_raw
 
 
-def read_rows(
+def read_input(
     source: str,
     *,
     wanted: Sequence[str] | None = None,

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from aem.conditionals.coordinates import Chart
+from aem.conditionals.coordinates import Coordinates
 from aem.conditionals.normalizer import Normalizer
 from aem.conditionals.quadrature import NODES, NODES_PER_PANEL, Panels
 from aem.errors import AemError
@@ -44,9 +44,9 @@ def _antiderivative(
 
 @dataclass(frozen=True)
 class PanelCDF:
-    """The CDFs of N conditionals as piecewise polynomials in their charts' coordinate."""
+    """The CDFs of N conditionals as piecewise polynomials in their coordinates."""
 
-    chart: Chart
+    coordinates: Coordinates
     panels: Panels
     first: Int[Tensor, " N"]  # where each problem's panels begin
     count: Int[Tensor, " N"]
@@ -68,7 +68,7 @@ class PanelCDF:
         table[panels.problem, rank] = panels.integral
         table = table.cumsum(-1) - table
         below = table[panels.problem, rank] / total[panels.problem]
-        return cls(normalizer.chart, panels, first, count, below, total)
+        return cls(normalizer.coordinates, panels, first, count, below, total)
 
     def _coefficients(self, panel: Int[Tensor, " Q"]) -> Float[Tensor, "Q S"]:
         """The polynomial on s ∈ [−1, 1] of each query's panel, as a share of Z."""
@@ -106,14 +106,14 @@ class PanelCDF:
 
     def cdf(self, x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
         """F(x) of each conditional."""
-        t = self.chart.coordinate(x)
+        t = self.coordinates.coordinate(x)
         problem = torch.arange(len(x), device=x.device).repeat_interleave(x.shape[1])
         return self.at_coordinate(t.reshape(-1), problem).reshape(x.shape)
 
     def icdf(self, p: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
         """F⁻¹(p) of each conditional."""
         problem = torch.arange(len(p), device=p.device).repeat_interleave(p.shape[1])
-        return self.chart.point(self.coordinate_at(p.reshape(-1), problem).reshape(p.shape))
+        return self.coordinates.point(self.coordinate_at(p.reshape(-1), problem).reshape(p.shape))
 
     def coordinate_at(
         self, p: Float[Tensor, " Q"], problem: Int[Tensor, " Q"]

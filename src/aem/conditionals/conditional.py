@@ -100,7 +100,7 @@ class Conditional:
     def cdf(self, grid: Float[Tensor, "*G"]) -> Float[Tensor, "*H"]:
         """Probability of lying below each point of the grid."""
         z = self._standardised(grid)
-        t = self._cdf.chart.select(self._groups).coordinate(z)
+        t = self._cdf.coordinates.select(self._groups).coordinate(z)
         problem = self._groups.repeat_interleave(z.shape[1])
         return self._shaped(self._cdf.at_coordinate(t.reshape(-1), problem).reshape(z.shape))
 
@@ -112,7 +112,7 @@ class Conditional:
             raise AemError("quantiles need levels between 0 and 1")
         problem = self._groups.repeat_interleave(p.shape[1])
         t = self._cdf.coordinate_at(p.reshape(-1), problem).reshape(p.shape)
-        z = self._cdf.chart.select(self._groups).point(t)
+        z = self._cdf.coordinates.select(self._groups).point(t)
         return self._shaped(self._shift[:, None] + self._scale * z)
 
     def pit(self) -> Float[Tensor, "*B"]:
@@ -146,7 +146,7 @@ class Conditional:
         total = expectation(torch.ones_like(x))
         mean = expectation(x) / total
         variance = expectation((x - mean[problem, None]).square()) / total
-        distinct = self._normalizer.chart.conditionals
+        distinct = self._normalizer.coordinates.conditionals
         if distinct.form == "relative":
             # Between e^−32 and one, a weight leaves a proposal's moments finite, infinite or missing.
             own_mean, own_deviation = distinct.proposal.moments()
@@ -160,12 +160,12 @@ class Conditional:
         points, masses = [], []
         parts = zip(problem.split(chunk), start.split(chunk), end.split(chunk), strict=True)
         for p, a, b in parts:
-            chart, t = self._cdf.chart.select(p), panel_nodes(a, b)
-            x = chart.point(t)
-            level = chart.log_weight(t, x) - self._normalizer.log_z[p, None]
+            coordinates, t = self._cdf.coordinates.select(p), panel_nodes(a, b)
+            x = coordinates.point(t)
+            level = coordinates.log_weight(t, x) - self._normalizer.log_z[p, None]
             points.append(x)
             masses.append(
-                level.exp() * chart.measure(t, x) * (b - a)[:, None] * KRONROD.to(a.device)
+                level.exp() * coordinates.measure(t, x) * (b - a)[:, None] * KRONROD.to(a.device)
             )
         return torch.cat(points), torch.cat(masses)
 

@@ -45,7 +45,7 @@ Kind = TypeVar("Kind")
 
 
 @runtime_checkable
-class Chart(Protocol):
+class Coordinates(Protocol):
     """x ↔ t for a flat batch of conditionals, and p̃(x) dx as a weight against a known measure."""
 
     @property
@@ -78,28 +78,28 @@ class Chart(Protocol):
         """The charts of some conditionals."""
 
     @staticmethod
-    def joined(conditionals: Conditionals, charts: Sequence["Chart"]) -> "Chart":
+    def joined(conditionals: Conditionals, charts: Sequence["Coordinates"]) -> "Coordinates":
         """The chart of conditionals whose parts, in their order, have such charts."""
 
 
-def chart_for(conditionals: Conditionals, panels: int = 8) -> Chart:
+def coordinates_for(conditionals: Conditionals, panels: int = 8) -> Coordinates:
     """The coordinate that covers all the mass a conditional can have; `panels` to start with."""
     if conditionals.proposal.bounded:
         return BoundedChart(conditionals, panels)
     if conditionals.form == "relative":
         return LineChart.along(conditionals, panels)
-    return TailedChart.around(conditionals, panels)
+    return TailedCoordinates.around(conditionals, panels)
 
 
-def unresolved(chart: Chart, x: Float[Tensor, "N S"]) -> Float[Tensor, " N"]:
+def unresolved(coordinates: Coordinates, x: Float[Tensor, "N S"]) -> Float[Tensor, " N"]:
     """How much of what lies between a row of nodes the energy may hide there, 0 … 1.
 
     An energy cannot vary faster than its highest frequency. Where neighbouring nodes lie further
     apart in x than it can resolve, as across the gap between two modes of the proposal, it may do
     anything in between without a node noticing.
     """
-    highest = chart.conditionals.highest_frequency.clamp_min(SMOOTH)
-    reach = chart.conditionals.reach(x.dtype)  # further out the energy is a constant
+    highest = coordinates.conditionals.highest_frequency.clamp_min(SMOOTH)
+    reach = coordinates.conditionals.reach(x.dtype)  # further out the energy is a constant
     distance = x.clamp(-reach, reach).diff(dim=-1).amax(-1)
     return (1 - RESOLVED / (highest * distance)).clamp_min(0)
 
@@ -109,8 +109,8 @@ def _levels(lowest: float, pieces: int, like: Tensor) -> Float[Tensor, " R"]:
     return torch.linspace(lowest, 1 - lowest, pieces + 1, dtype=like.dtype, device=like.device)
 
 
-def _own(charts: Sequence[Chart], kind: type[Kind]) -> list[Kind]:
-    return [chart for chart in charts if isinstance(chart, kind)]
+def _own(charts: Sequence[Coordinates], kind: type[Kind]) -> list[Kind]:
+    return [coordinates for coordinates in charts if isinstance(coordinates, kind)]
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class BoundedChart:
         return BoundedChart(self.conditionals.select(index), self.panels)
 
     @staticmethod
-    def joined(conditionals: Conditionals, charts: Sequence[Chart]) -> "BoundedChart":
+    def joined(conditionals: Conditionals, charts: Sequence[Coordinates]) -> "BoundedChart":
         """The chart of conditionals whose parts, in their order, have such charts."""
         return replace(_own(charts, BoundedChart)[0], conditionals=conditionals)
 
@@ -207,13 +207,13 @@ class LineChart:
         return LineChart(self.conditionals.select(index), self.ladder.select(index))
 
     @staticmethod
-    def joined(conditionals: Conditionals, charts: Sequence[Chart]) -> "LineChart":
+    def joined(conditionals: Conditionals, charts: Sequence[Coordinates]) -> "LineChart":
         """The chart of conditionals whose parts, in their order, have such charts."""
         return LineChart(conditionals, Ladder.joined([c.ladder for c in _own(charts, LineChart)]))
 
 
 @dataclass(frozen=True)
-class TailedChart:
+class TailedCoordinates:
     """Quantiles ε … 1 − ε on [0, 1], the left tail on [−1, 0], the right one on [1, 2]."""
 
     conditionals: Conditionals
@@ -222,7 +222,7 @@ class TailedChart:
     comparable = False  # dx/dt jumps at the rungs, and p̃ has no bound relative to the proposal
 
     @classmethod
-    def around(cls, conditionals: Conditionals, panels: int) -> "TailedChart":
+    def around(cls, conditionals: Conditionals, panels: int) -> "TailedCoordinates":
         """Tails begin where the proposal's reach ends."""
         proposal = conditionals.proposal
         levels = _levels(REACH_OF_PROPOSAL, panels, proposal.batch)
@@ -285,15 +285,15 @@ class TailedChart:
         """How far into a tail, 0 … 1."""
         return torch.maximum(-t, t - 1).clamp(0, 1 - 1e-15)
 
-    def select(self, index: Int[Tensor, " P"]) -> "TailedChart":
+    def select(self, index: Int[Tensor, " P"]) -> "TailedCoordinates":
         """The charts of some conditionals."""
-        return TailedChart(self.conditionals.select(index), self.ladder.select(index))
+        return TailedCoordinates(self.conditionals.select(index), self.ladder.select(index))
 
     @staticmethod
-    def joined(conditionals: Conditionals, charts: Sequence[Chart]) -> "TailedChart":
+    def joined(conditionals: Conditionals, charts: Sequence[Coordinates]) -> "TailedCoordinates":
         """The chart of conditionals whose parts, in their order, have such charts."""
-        return TailedChart(
-            conditionals, Ladder.joined([c.ladder for c in _own(charts, TailedChart)])
+        return TailedCoordinates(
+            conditionals, Ladder.joined([c.ladder for c in _own(charts, TailedCoordinates)])
         )
 
     def diverges(self) -> Bool[Tensor, " N"]:

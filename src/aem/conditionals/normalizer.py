@@ -10,13 +10,13 @@ from torch import Tensor
 from aem.base.settings import Settings, setting
 from aem.base.threads import alone, get_threads, spread
 from aem.conditionals.batch import Conditionals
-from aem.conditionals.coordinates import Chart, TailedChart, chart_for, unresolved
+from aem.conditionals.coordinates import Coordinates, TailedCoordinates, coordinates_for, unresolved
 from aem.conditionals.quadrature import (
     NODES_PER_PANEL,
     Budget,
     Integrals,
+    NodeValues,
     Panels,
-    Samples,
     integrate,
     panel_nodes,
 )
@@ -87,7 +87,7 @@ class Normalizer:
     outside: Float[Tensor, " N"]  # share of Z beyond the proposal's reach
     nodes: Int[Tensor, " N"]
     converged: Bool[Tensor, " N"]
-    chart: Chart
+    coordinates: Coordinates
     offset: Float[Tensor, " N"]  # the panels hold weights times e^(−offset)
     panels: Panels | None = None
 
@@ -111,7 +111,7 @@ class Normalizer:
             all_of("outside"),
             all_of("nodes"),
             all_of("converged"),
-            parts[0].chart.joined(conditionals, [part.chart for part in parts]),
+            parts[0].coordinates.joined(conditionals, [part.coordinates for part in parts]),
             all_of("offset"),
             panels,
         )
@@ -155,16 +155,16 @@ def _normalizer(
     conditionals: Conditionals, settings: Quadrature, tolerance: float, keep_panels: bool
 ) -> Normalizer:
     """The same, all at once."""
-    chart = chart_for(conditionals, settings.first_panels)
+    coordinates = coordinates_for(conditionals, settings.first_panels)
     divergent = torch.zeros_like(conditionals.projected[:, 0], dtype=torch.bool)
-    if isinstance(chart, TailedChart):
-        divergent = chart.diverges()
+    if isinstance(coordinates, TailedCoordinates):
+        divergent = coordinates.diverges()
     overflown = torch.zeros_like(divergent)
-    edges = chart.edges()
-    offset = _offsets(chart, edges, settings.budget(conditionals).chunk)
+    edges = coordinates.edges()
+    offset = _offsets(coordinates, edges, settings.budget(conditionals).chunk)
 
-    def integrand(problem: Tensor, t: Tensor, start: Tensor, end: Tensor) -> Samples:
-        own = chart.select(problem)
+    def integrand(problem: Tensor, t: Tensor, start: Tensor, end: Tensor) -> NodeValues:
+        own = coordinates.select(problem)
         x = own.point(t)
         # Nobody needs the numbers of a divergent problem: a constant ends it at once.
         level = own.log_weight(t, x) - offset[problem, None]
@@ -173,7 +173,7 @@ def _normalizer(
         mass = own.mass(start, end)
         # The tails of a literal energy have panels of their own, and no frequency to go by.
         doubtful = (start >= 0) & (end <= 1) & ~divergent[problem]
-        return Samples(
+        return NodeValues(
             level.clamp(max=LARGEST_LOG).exp(),
             own.measure(t, x),
             mass,
@@ -186,7 +186,7 @@ def _normalizer(
         tolerance=tolerance,
         edges=edges,
         budget=settings.budget(conditionals),
-        comparable=chart.comparable,
+        comparable=coordinates.comparable,
         keep_panels=keep_panels,
     )
     # log(Z ± e) stays within −log(1 − e/Z) of log Z; an error as large as Z bounds nothing.
@@ -197,24 +197,26 @@ def _normalizer(
         (1 - integrals.core / integrals.value).clamp_min(0),
         integrals.nodes,
         integrals.converged & ~divergent & ~overflown,
-        chart,
+        coordinates,
         offset,
         integrals.panels,
     )
 
 
-def _offsets(chart: Chart, edges: Float[Tensor, " E"], chunk: int) -> Float[Tensor, " N"]:
+def _offsets(
+    coordinates: Coordinates, edges: Float[Tensor, " E"], chunk: int
+) -> Float[Tensor, " N"]:
     """What to subtract from log integrands so that their exponentials are ordinary numbers.
 
     Nothing for relative energies, whose weights lie between e^−32 and one.
     """
-    count = len(chart.conditionals.projected)
-    if chart.conditionals.form == "relative":
+    count = len(coordinates.conditionals.projected)
+    if coordinates.conditionals.form == "relative":
         return edges.new_zeros(count)
     t = panel_nodes(edges[:-1], edges[1:]).reshape(-1)
     parts = []
     for index in torch.arange(count, device=edges.device).split(max(chunk // len(t), 1)):
-        own, places = chart.select(index), t.expand(len(index), -1)
+        own, places = coordinates.select(index), t.expand(len(index), -1)
         parts.append(own.log_weight(places, own.point(places)).amax(-1))
     highest = torch.cat(parts) if parts else edges.new_zeros(0)
     return torch.where(highest.abs() > -SMALLEST_LOG, highest, 0.0)

@@ -98,7 +98,7 @@ OCTAVES = 40  # how finely panels are ranked by variance: by powers of two
 
 
 @dataclass(frozen=True)
-class Samples:
+class NodeValues:
     """What an integrand says of P panels, at 15 nodes each."""
 
     weight: Float[Tensor, "P S"]
@@ -107,7 +107,7 @@ class Samples:
     hidden: Float[Tensor, " P"]  # of that, how much may be unlike what the nodes show
 
 
-Integrand = Callable[[Tensor, Tensor, Tensor, Tensor], Samples]
+Integrand = Callable[[Tensor, Tensor, Tensor, Tensor], NodeValues]
 
 
 @dataclass(frozen=True)

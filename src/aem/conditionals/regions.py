@@ -23,9 +23,9 @@ def highest_density_region(cdf: PanelCDF, problem: int, mass: float) -> Float[Te
     """
     t = _grid(cdf, problem)
     which = torch.full_like(t, problem, dtype=torch.long)
-    chart = cdf.chart.select(which[:1])
-    x = chart.point(t[None])[0]
-    log_p = chart.conditionals.log_unnormalized(x[None])[0]
+    coordinates = cdf.coordinates.select(which[:1])
+    x = coordinates.point(t[None])[0]
+    log_p = coordinates.conditionals.log_unnormalized(x[None])[0]
     level = log_p - log_p.max() + TILT * torch.linspace(0, 1, len(t)).to(t)
     height = level.exp()
     low, high = torch.zeros_like(height[0]), height.max()
@@ -36,7 +36,7 @@ def highest_density_region(cdf: PanelCDF, problem: int, mass: float) -> Float[Te
         held = (f.view(-1, 2)[:, 1] - f.view(-1, 2)[:, 0]).sum()
         low, high = (threshold, high) if held > mass else (low, threshold)
     intervals = _above(t, height, low)
-    return chart.point(intervals.reshape(1, -1))[0].reshape(-1, 2)
+    return coordinates.point(intervals.reshape(1, -1))[0].reshape(-1, 2)
 
 
 def _grid(cdf: PanelCDF, problem: int) -> Float[Tensor, " G"]:

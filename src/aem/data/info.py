@@ -9,7 +9,7 @@ from typing import NamedTuple
 from aem.data.splits import TableSplits
 
 
-class Rows(NamedTuple):
+class SplitSizes(NamedTuple):
     """The number of rows of each split, as published."""
 
     train: int
@@ -68,7 +68,7 @@ class DatasetInfo:
 
     name: str
     description: str
-    rows: Rows
+    rows: SplitSizes
     columns: int
     licence: str
     url: str

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from aem.data.info import DataFile, DatasetInfo, Rows, Source, data_root
+from aem.data.info import DataFile, DatasetInfo, Source, SplitSizes, data_root
 from aem.data.sets import bsds300, gas, hepmass, miniboone, mnist, power
 from aem.data.splits import TableSplits
 from aem.errors import AemError
@@ -69,9 +69,9 @@ def load(name: str, root: str | Path | None = None) -> TableSplits:
     return splits
 
 
-def check_sizes(splits: TableSplits, rows: Rows, columns: int) -> None:
+def check_sizes(splits: TableSplits, rows: SplitSizes, columns: int) -> None:
     """Compare a prepared data set with its published sizes."""
-    found = Rows(len(splits.train), len(splits.validation), len(splits.test))
+    found = SplitSizes(len(splits.train), len(splits.validation), len(splits.test))
     if found != rows or len(splits.columns) != columns:
         raise AemError(
             f"{splits.name} came out as {_sizes(found, len(splits.columns))}, "
@@ -79,5 +79,5 @@ def check_sizes(splits: TableSplits, rows: Rows, columns: int) -> None:
         )
 
 
-def _sizes(rows: Rows, columns: int) -> str:
+def _sizes(rows: SplitSizes, columns: int) -> str:
     return f"{' / '.join(f'{n:,}' for n in rows)} rows of {columns} columns"

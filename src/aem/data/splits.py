@@ -11,7 +11,7 @@ from aem.errors import AemError
 Table: TypeAlias = npt.NDArray[np.float32]
 Floats: TypeAlias = npt.NDArray[np.float64]
 # A matrix of whole numbers and determinant ±1 that maps rows to rows about as likely.
-Symmetry: TypeAlias = npt.NDArray[np.int64]
+SymmetryMatrix: TypeAlias = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class TableSplits:
     validation: Table
     test: Table
     columns: tuple[str, ...]
-    symmetries: tuple[Symmetry, ...] = ()
+    symmetries: tuple[SymmetryMatrix, ...] = ()
     steps: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:

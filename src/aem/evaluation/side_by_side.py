@@ -197,7 +197,7 @@ def settle(
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class SideBySide:
     """Every score of the same rows. What was not asked for is None."""
 
     settled: Settled
@@ -228,7 +228,7 @@ def evaluate(
     tolerance: float | None = None,
     seed: int = 0,
     report: Report = silent,
-) -> Evaluation:
+) -> SideBySide:
     """Score a table by quadrature, importance sampling, AEM-KDE and the proposal.
 
     Parameters
@@ -288,7 +288,7 @@ def evaluate(
         kernels = density.fit_kde(some, kde_samples, seed, report)
         kde = summarise(density.kde(kernels, x, report), known)
     exact = None if truth is None else torch.from_numpy(truth[kept]).to(device)
-    return Evaluation(
+    return SideBySide(
         settled,
         summarise(settled.log_prob, known),
         float(settled.error.mean()),

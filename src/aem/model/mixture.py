@@ -112,7 +112,7 @@ def _products(rows: Array, matrix: Array) -> Array:
     return found
 
 
-class Rows:
+class MixtureRows:
     """Standardised rows to fit mixtures to, with their products: EM is then two matrix products.
 
     A log density of a Gaussian is linear in the products of a row's columns, and so are the moments
@@ -175,10 +175,10 @@ class Rows:
 
 
 def fit_mixture(
-    z: Array | Rows, components: int, prior: float, seed: int, iterations: int = ITERATIONS
+    z: Array | MixtureRows, components: int, prior: float, seed: int, iterations: int = ITERATIONS
 ) -> JointMixture:
     """Fit K Gaussians to standardised rows; `prior` is how many rows the shared shape counts for."""
-    rows = z if isinstance(z, Rows) else Rows(z, seed)
+    rows = z if isinstance(z, MixtureRows) else MixtureRows(z, seed)
     first = np.eye(components)[rows.clusters(components, seed)]
 
     def begin(block: slice) -> Moments:
@@ -194,7 +194,7 @@ def fit_mixture(
     return mixture
 
 
-def _expect(rows: Rows, mixture: JointMixture) -> tuple[Moments, float]:
+def _expect(rows: MixtureRows, mixture: JointMixture) -> tuple[Moments, float]:
     """Moments of the components as the mixture shares rows out, and the rows' mean log density."""
     log_densities = rows.log_densities(mixture)
 

@@ -242,7 +242,7 @@ def invert(
             cdf = PanelCDF.of(computed)
             sizes.seen(cdf, len(levels))
             t = cdf.coordinate_at(level, groups)
-            z = cdf.chart.select(groups).point(t[:, None])[:, 0]
+            z = cdf.coordinates.select(groups).point(t[:, None])[:, 0]
             sequence.push(z)
             columns.append(z)
             groups = split_groups(groups, z)
@@ -269,7 +269,7 @@ def pit(
         cdf = PanelCDF.of(computed)
         sizes.seen(cdf, len(z))
         problem = owner.reshape(-1)
-        t = cdf.chart.select(problem).coordinate(z.reshape(-1, 1))[:, 0]
+        t = cdf.coordinates.select(problem).coordinate(z.reshape(-1, 1))[:, 0]
         parts.append(cdf.at_coordinate(t, problem).reshape(z.shape))
     return torch.cat(parts)
 

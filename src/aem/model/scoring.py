@@ -11,7 +11,7 @@ from torch import Tensor
 
 from aem.base.threads import get_threads, spread
 from aem.conditionals.batch import Conditionals, representatives
-from aem.conditionals.coordinates import TailedChart, chart_for
+from aem.conditionals.coordinates import TailedCoordinates, coordinates_for
 from aem.conditionals.normalizer import (
     NAMED,
     Normalizer,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # threads would not finish at the same time.
 FEWEST_TOGETHER, MOST_TOGETHER = 64, 1024
 
-Result = TypeVar("Result")
+BlockResult = TypeVar("BlockResult")
 
 
 @dataclass(frozen=True)
@@ -214,13 +214,13 @@ def score(
 
 
 def block_by_block(
-    function: Callable[[slice], Result],
+    function: Callable[[slice], BlockResult],
     model: "AEM",
     rows: Float[Tensor, "B D"],
     context: Float[Tensor, "B Q"] | None,
     settings: Quadrature,
     most: int | None = None,
-) -> Iterator[Result]:
+) -> Iterator[BlockResult]:
     """What a function makes of blocks of rows that fit into the memory, `most` at a time.
 
     The threads of a processor take a block each, unless rows share so many conditionals that blocks
@@ -247,7 +247,7 @@ def without_density(exact: "AEM", x: Float[Tensor, "B D"]) -> Bool[Tensor, " B"]
     """Rows where a normaliser of a float64 model is infinite, as the paper's literal energy allows."""
     if exact.config.energy == "literal":
         z = exact.standardise(x.double())
-        chart = chart_for(exact.conditionals(z).flatten())
-        if isinstance(chart, TailedChart):
-            return chart.diverges().reshape(z.shape).any(-1)
+        coordinates = coordinates_for(exact.conditionals(z).flatten())
+        if isinstance(coordinates, TailedCoordinates):
+            return coordinates.diverges().reshape(z.shape).any(-1)
     return torch.zeros(len(x), dtype=torch.bool, device=x.device)

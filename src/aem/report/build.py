@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aem.base.progress import Report as Progress
-from aem.base.progress import silent
+from aem.base.progress import Report, silent
 from aem.errors import AemError
 from aem.evaluation.summary import two_standard_errors
 from aem.report.calibration import calibration_record, pit_values
@@ -26,7 +25,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Report:
+class BuiltReport:
     """What the page is made of: numbers for machines, everything for the page."""
 
     metrics: dict[str, Any]
@@ -41,8 +40,8 @@ def build(
     data: str,
     limits: Limits | None = None,
     seed: int = 0,
-    report: Progress = silent,
-) -> Report:
+    report: Report = silent,
+) -> BuiltReport:
     """Look at a table through a model; `data` and `path` are what the page calls them.
 
     Columns stand on the page as the model reads them.
@@ -99,7 +98,7 @@ def build(
         "normaliser": normaliser,
         "making": making_record(table, path, data, limits, seed),
     }
-    return Report(metrics, record)
+    return BuiltReport(metrics, record)
 
 
 def _pictures(

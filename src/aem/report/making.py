@@ -14,7 +14,7 @@ from aem.report.limits import Limits
 from aem.report.numbers import short
 from aem.tables.model import TableModel
 
-Rows = list[tuple[str, str]]
+NamedTexts = list[tuple[str, str]]
 
 ORIGIN = {
     "command": "command",
@@ -62,7 +62,7 @@ def making_record(
     }
 
 
-def _origin(about: dict[str, Any], path: Path) -> Rows:
+def _origin(about: dict[str, Any], path: Path) -> NamedTexts:
     rows = [("model file", path.name)]
     for key, name in ORIGIN.items():
         if about.get(key) not in (None, [], ""):
@@ -104,7 +104,7 @@ def _columns(table: TableModel) -> list[dict[str, Any]]:
     return records
 
 
-def _plain(settings: dict[str, Any], leave_out: tuple[str, ...] = ()) -> Rows:
+def _plain(settings: dict[str, Any], leave_out: tuple[str, ...] = ()) -> NamedTexts:
     return [(key, _text(value)) for key, value in settings.items() if key not in leave_out]
 
 

@@ -23,7 +23,7 @@ CANDIDATES = 3  # as many rows are scored exactly as will be listed, times this
 
 
 @dataclass(frozen=True)
-class TableScores:
+class ReportScores:
     """Which rows were scored at random, which because they looked odd, and what they scored."""
 
     typical: NDArray[np.int64]
@@ -34,7 +34,7 @@ class TableScores:
 
 def score_table(
     table: TableModel, x: Array, limits: Limits, rng: np.random.Generator, report: Report
-) -> TableScores:
+) -> ReportScores:
     """Score a random part of the rows, and find the lowest of all."""
     typical = np.sort(rng.choice(len(x), limits.scored, replace=False))
     scores = table.score(x[typical], named(report, "scores"))
@@ -50,7 +50,7 @@ def score_table(
             exact = table.score(x[unknown], named(report, "odd rows")).total
             known.update(zip(unknown.tolist(), exact.tolist(), strict=True))
     order = sorted(known, key=known.__getitem__)
-    return TableScores(typical, scores, np.array(order[: limits.listed], dtype=np.int64), screened)
+    return ReportScores(typical, scores, np.array(order[: limits.listed], dtype=np.int64), screened)
 
 
 @torch.no_grad()
@@ -73,7 +73,7 @@ def screen(table: TableModel, x: Array, report: Report) -> Array:
     return found
 
 
-def scores_record(found: TableScores, samples: ColumnScores) -> dict[str, Any]:
+def scores_record(found: ReportScores, samples: ColumnScores) -> dict[str, Any]:
     """The distribution of log densities, of data beside samples."""
     total = found.scores.total
     return {
@@ -88,7 +88,7 @@ def scores_record(found: TableScores, samples: ColumnScores) -> dict[str, Any]:
 
 @torch.no_grad()
 def normaliser_record(
-    table: TableModel, x: Array, found: TableScores, limits: Limits
+    table: TableModel, x: Array, found: ReportScores, limits: Limits
 ) -> dict[str, Any]:
     """Errors of the scores, and what the normalisers took."""
     error = found.scores.error

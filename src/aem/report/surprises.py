@@ -15,8 +15,8 @@ from aem.tables.model import TOLERANCE, ColumnMap, TableModel
 from aem.tables.queries.explain import explain
 
 Array = NDArray[np.float64]
-Place = tuple[int, int]  # row and column
-Picture = dict[str, Any]
+RowColumn = tuple[int, int]  # row and column
+ConditionalPlot = dict[str, Any]
 
 BLAMED = 3  # columns a row
 POINTS = 61  # of a drawn conditional
@@ -59,14 +59,14 @@ def surprises(
 @torch.no_grad()
 def _pictures(
     table: TableModel, x: Array, context: Array, blamed: NDArray[np.int64]
-) -> dict[Place, Picture]:
+) -> dict[RowColumn, ConditionalPlot]:
     """The conditional distributions of the blamed columns [B, T] of rows, by row and column.
 
     Given the context, each is drawn as far as its row's value lies out. All rows that blame a column
     are done at once.
     """
     discrete = {column.column: column for column in table.discrete}
-    result: dict[Place, Picture] = {}
+    result: dict[RowColumn, ConditionalPlot] = {}
     for d in np.unique(blamed).tolist():
         which = np.flatnonzero((blamed == d).any(1))
         rows = table.read(context[which])
@@ -85,7 +85,7 @@ def _pictures(
 
 def _densities(
     conditional: Conditional, units: ColumnMap, low: Array, high: Array
-) -> list[Picture]:
+) -> list[ConditionalPlot]:
     """Curves from low to high [B]."""
     margin = 0.04 * (high - low)
     grid = np.linspace(low - margin, high + margin, POINTS, axis=-1)
@@ -99,7 +99,7 @@ def _densities(
 
 def _cells(
     conditional: Conditional, column: Discrete, units: ColumnMap, low: Array, high: Array
-) -> list[Picture]:
+) -> list[ConditionalPlot]:
     """Probabilities of the values between low and high [B]."""
     low, high = column.centre(low), column.centre(high)
     count = round(float((high - low).max()) / column.step) + 1

@@ -27,9 +27,9 @@ from aem.base.names import TableError, unnamed
 from aem.base.settings import SEEDS
 from aem.errors import AemError
 from aem.tables.detector.files import MOST_CONTAMINATED, load_detector, save_detector
+from aem.tables.detector.normality import Normality
 from aem.tables.detector.robust import FEWEST_ROWS, fit_robustly
 from aem.tables.detector.threshold import quantile, scores_by_fold, scores_of_groups, threshold
-from aem.tables.detector.views import Views
 from aem.tables.files import load_single
 from aem.tables.fit.automatic import FitSettings, fit_table
 from aem.tables.model import TableModel
@@ -329,14 +329,14 @@ class AEMOutlierDetector(OutlierMixin, _TableEstimator):  # type: ignore[misc]
         rows, names = self._learn_columns(X)
         fitted, kept = fit_robustly(rows, names, self.contamination, **how)
         self._take(fitted.table)
-        self.views_ = Views.of(self.model_, rows)
+        self.normality_ = Normality.of(self.model_, rows)
         if fitted.held_out.any():
             # Those held out stand for all that were kept.
             groups = [(rows[kept][fitted.held_out], kept.sum()), (rows[~kept], (~kept).sum())]
-            scores = scores_of_groups(groups, self.views_.score)
+            scores = scores_of_groups(groups, self.normality_.score)
             self.offset_ = quantile(*scores, self.contamination)
         else:
-            seen = self.views_.score(rows)
+            seen = self.normality_.score(rows)
             unseen = scores_by_fold(rows, kept, self.model_) if len(rows) >= FEWEST_ROWS else seen
             self.offset_ = threshold(seen, unseen, self.contamination)
         return self
@@ -345,17 +345,17 @@ class AEMOutlierDetector(OutlierMixin, _TableEstimator):  # type: ignore[misc]
     def score_samples(self, X: Any) -> Array:
         """How normal each row is, the lower the odder.
 
-        It is the worst of three looks, see `aem.tables.detector.views`; `model_.score` gives log
+        It is the worst of three looks, see `aem.tables.detector.normality`; `model_.score` gives log
         densities.
         """
         rows = self._rows(X)
-        return self.views_.score(rows)
+        return self.normality_.score(rows)
 
     @_as_table_errors()
     def save(self, path: str | Path) -> None:
         """Write one safe file, for `load`; `aem.TableModel.load` and commands read its density."""
         check_is_fitted(self)
-        save_detector(self.views_, self.offset_, float(self.contamination), path)
+        save_detector(self.normality_, self.offset_, float(self.contamination), path)
 
     @classmethod
     @_as_table_errors()
@@ -369,10 +369,10 @@ class AEMOutlierDetector(OutlierMixin, _TableEstimator):  # type: ignore[misc]
         device
             "auto", "cpu" or "cuda".
         """
-        views, threshold, contamination = load_detector(path, choose_device(device))
+        normality, threshold, contamination = load_detector(path, choose_device(device))
         detector = cls(device=device, contamination=contamination)
-        detector._remember(views.table)
-        detector.views_, detector.offset_ = views, threshold
+        detector._remember(normality.table)
+        detector.normality_, detector.offset_ = normality, threshold
         return detector
 
     def decision_function(self, X: Any) -> Array:

@@ -143,7 +143,11 @@ class TableScores:
         return Estimate(mixture_log_prob(log_prob), mixture_error(log_prob, torch.stack(bias)))
 
     def fit_kde(
-        self, validation: Float[Tensor, "B D"], samples: int, seed: int = 0, report: Report = silent
+        self,
+        validation: Float[Tensor, "B D"],
+        samples: int,
+        seed: int = 0,
+        report: Report = silent,
     ) -> list[KDE]:
         """Each member's bandwidth and weight of the proposal, fitted on validation rows."""
         if self.no_kernels:

@@ -19,7 +19,7 @@ VALIDATION_ROWS = 2000
 
 
 @dataclass(frozen=True)
-class Rows:
+class FoundRows:
     """Held-out rows, validation rows if they come along, the task if its density is known."""
 
     name: str
@@ -38,7 +38,7 @@ def find_rows(
     seed: int = 0,
     drop: Sequence[str] = (),
     ignore: Sequence[str] = (),
-) -> Rows:
+) -> FoundRows:
     """Find the rows that `source` names.
 
     Parameters
@@ -65,21 +65,21 @@ def find_rows(
         test, taken, labels = _some(splits.test[:, places].astype(np.float64), rows, seed)
         about = f"{source}, test split{taken}"
         validation = splits.validation[:, places].astype(np.float64)
-        return Rows(source, about, test, validation, labels=labels)
+        return FoundRows(source, about, test, validation, labels=labels)
     if kind_of(source) not in KINDS and not os.path.exists(source):
         known = ", ".join((*PLANE_TASKS, *(info.name for info in registry.datasets())))
         raise AemError(f"'{source}' is neither a file nor one of the names {known}")
     found = read_rows(source, wanted=columns, drop=drop, ignore=ignore)
     values, taken, labels = _some(found.values, rows, seed)
-    return Rows(Path(source).stem, f"{source}{taken}", values, labels=labels)
+    return FoundRows(Path(source).stem, f"{source}{taken}", values, labels=labels)
 
 
-def _drawn(name: str, columns: Sequence[str], rows: int, seed: int) -> Rows:
+def _drawn(name: str, columns: Sequence[str], rows: int, seed: int) -> FoundRows:
     task = plane_task(name)
     _require_columns(name, 2, columns)
     # Streams of their own: a small seed may well be the one the model was trained with.
     test, validation = (int(s) for s in np.random.SeedSequence([seed, 2]).generate_state(2))
-    return Rows(
+    return FoundRows(
         name,
         f"{name}, {rows:,} rows drawn with seed {seed}",
         task.sample(rows, test).astype(np.float64),

@@ -17,7 +17,7 @@ from aem.errors import AemError
 FREE = ("device", "checkpoint_seconds")
 
 
-class Trained(Protocol):
+class Trainable(Protocol):
     """A module that can be put back: an AEM, or one that holds it (`nn.Module` says the rest)."""
 
     config: Any
@@ -43,7 +43,7 @@ class Optimiser(Protocol):
 
 
 @dataclass
-class Progress:
+class TrainingState:
     """Where a run stands."""
 
     step: int = 0
@@ -61,11 +61,11 @@ def settings(config: Any) -> dict[str, Any]:
 
 def save_checkpoint(
     path: Path,
-    model: Trained,
-    average: Trained,
+    model: Trainable,
+    average: Trainable,
     optimiser: Optimiser,
     config: Any,
-    progress: Progress,
+    progress: TrainingState,
 ) -> None:
     """Write the state atomically: a kill leaves the previous checkpoint or this one."""
     tensors: dict[str, Tensor] = {"random.cpu": torch.get_rng_state()}
@@ -99,11 +99,11 @@ def save_checkpoint(
 
 def load_checkpoint(
     path: Path,
-    model: Trained,
-    average: Trained,
+    model: Trainable,
+    average: Trainable,
     optimiser: Optimiser,
     config: Any,
-) -> Progress:
+) -> TrainingState:
     """Put a run back where it was; refuse a checkpoint that belongs to another run."""
     tensors, metadata = read_tensors(path, "checkpoint")
     # Read as settings, so that those which came or went since have their defaults.
@@ -137,7 +137,7 @@ def load_checkpoint(
         torch.cuda.set_rng_state(tensors["random.cuda"])
     saved = metadata["progress"]
     best = saved["best_score"]
-    return Progress(
+    return TrainingState(
         saved["step"],
         saved["seconds"],
         float("-inf") if best is None else best,

@@ -20,12 +20,12 @@ from aem.errors import AemError
 from aem.model.aem import AEM
 from aem.nn.transformer import CausalTransformer
 from aem.training.batches import Batches
-from aem.training.checkpoint import Progress, load_checkpoint, save_checkpoint
+from aem.training.checkpoint import TrainingState, load_checkpoint, save_checkpoint
 from aem.training.compiled import compiled
 from aem.training.display import Reporter
 from aem.training.objective import DensityStep
 from aem.training.optimizer import Descent
-from aem.training.run import Run, Validation
+from aem.training.run import TrainingRun, Validation
 from aem.training.steps import captured_on_gpu
 
 VALIDATION_NODES = 100
@@ -70,7 +70,7 @@ def fit(
     log_volume: float = 0.0,
     folder: str | Path | None = None,
     quiet: bool = False,
-) -> Progress:
+) -> TrainingState:
     """Fit a model in place and leave the best averaged weights in it.
 
     Where the rows are what a map made of others, `log_volume` is what the log densities of those are
@@ -106,7 +106,7 @@ def fit(
         ) as reporter,
     ):
         torch.manual_seed(config.seed)
-        progress = Progress()
+        progress = TrainingState()
         if checkpoint is not None and checkpoint.exists():
             progress = load_checkpoint(checkpoint, model, average, descent, config)
         step = DensityStep(model, descent, config, rows, row_context, bfloat16=bfloat16)
@@ -117,7 +117,7 @@ def fit(
             names = "validation_log_prob", "validation_proposal_log_prob"
             return Validation(score, proposal, dict(zip(names, (score, proposal), strict=True)))
 
-        run = Run(
+        run = TrainingRun(
             config,
             captured_on_gpu(step, device),
             Batches(len(rows), config.batch_size, config.seed, device),

@@ -19,7 +19,7 @@ from aem.base.threads import alone, spread
 from aem.config import TrainConfig
 from aem.model.aem import AEM
 from aem.training.batches import Batches
-from aem.training.checkpoint import Progress
+from aem.training.checkpoint import TrainingState
 from aem.training.objective import DensityStep, Phase
 from aem.training.optimizer import Descent
 from aem.training.schedule import averaging_decay, cosine
@@ -48,7 +48,7 @@ def train_proposal(
     config: TrainConfig,
     rival: float = -math.inf,
     log_volume: float = 0.0,
-) -> Progress:
+) -> TrainingState:
     """Train the proposal in place; the best averaged weights remain, and the energy as it was.
 
     Not to the end if it is so far behind a rival's score that the rest of the steps would not make up
@@ -62,7 +62,7 @@ def train_proposal(
     descent = Descent(model, average, config)
     batches = Batches(len(rows), config.batch_size, config.seed, device)
     step = DensityStep(model, descent, config, rows, None)
-    progress, started = Progress(), time.monotonic()
+    progress, started = TrainingState(), time.monotonic()
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(config.seed)
         while progress.step < config.steps and not _exhausted(progress, config):
@@ -86,12 +86,14 @@ def train_proposal(
     return progress
 
 
-def _exhausted(progress: Progress, config: TrainConfig) -> bool:
+def _exhausted(progress: TrainingState, config: TrainConfig) -> bool:
     waited = (progress.step - progress.best_step) // config.validate_every
     return bool(config.patience and progress.best_weights and waited >= config.patience)
 
 
-def _record(progress: Progress, average: AEM, score: float, loss: float, seconds: float) -> None:
+def _record(
+    progress: TrainingState, average: AEM, score: float, loss: float, seconds: float
+) -> None:
     progress.history.append(
         {
             "step": progress.step,

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from aem.errors import AemError, Interrupted
 from aem.training.batches import Batches
-from aem.training.checkpoint import Progress
+from aem.training.checkpoint import TrainingState
 from aem.training.display import Reporter
 from aem.training.steps import Step
 
@@ -19,7 +19,7 @@ LOOK_EVERY = 50  # steps between looks at the loss where looking makes the host 
 
 
 @runtime_checkable
-class Plan(Protocol):
+class RunLength(Protocol):
     """How long a run lasts, and how often it stops to look."""
 
     @property
@@ -54,21 +54,21 @@ class Validation:
 
 
 @dataclass(frozen=True)
-class Run:
+class TrainingRun:
     """All that a run needs besides where it stands."""
 
-    plan: Plan
+    plan: RunLength
     step: Step
     batches: Batches
     average: nn.Module  # whose weights are validated and kept
     validate: Callable[[], Validation]
     finite: Callable[[], bool]  # whether all weights are
-    write: Callable[[Path, Progress], None]  # a checkpoint
+    write: Callable[[Path, TrainingState], None]  # a checkpoint
     reporter: Reporter
     checkpoint: Path | None
     advice: str  # when numbers explode
 
-    def go_on(self, progress: Progress) -> None:
+    def go_on(self, progress: TrainingState) -> None:
         """From where it stands to its end."""
         started = time.monotonic() - progress.seconds
         try:
@@ -81,7 +81,7 @@ class Run:
             raise Interrupted(f"interrupted at step {progress.step}{where}") from None
         progress.seconds = time.monotonic() - started
 
-    def _steps(self, progress: Progress, started: float) -> None:
+    def _steps(self, progress: TrainingState, started: float) -> None:
         plan, saved = self.plan, time.monotonic()
         look_every = 1 if self.batches.device.type == "cpu" else LOOK_EVERY
         while progress.step < plan.steps and not self._exhausted(progress):
@@ -105,7 +105,9 @@ class Run:
                 saved = time.monotonic()
         self._save(progress, started)
 
-    def _keep(self, progress: Progress, loss: float, found: Validation, seconds: float) -> None:
+    def _keep(
+        self, progress: TrainingState, loss: float, found: Validation, seconds: float
+    ) -> None:
         entry = {"step": progress.step, "seconds": round(seconds, 3), "loss": loss}
         progress.history.append({**entry, **found.record})
         if found.score > progress.best_score:
@@ -113,13 +115,13 @@ class Run:
             state = self.average.state_dict()
             progress.best_weights = {k: v.detach().clone() for k, v in state.items()}
 
-    def _exhausted(self, progress: Progress) -> bool:
+    def _exhausted(self, progress: TrainingState) -> bool:
         """Early stopping: no better validation for `patience` validations in a row."""
         waited = (progress.step - progress.best_step) // self.plan.validate_every
         patience = self.plan.patience
         return bool(patience and progress.best_weights and waited >= patience)
 
-    def _save(self, progress: Progress, started: float) -> None:
+    def _save(self, progress: TrainingState, started: float) -> None:
         # A finite loss may have had a gradient that was not: never save what it left.
         if not self.finite():
             raise AemError(self._explosion("the weights stopped being finite", progress.step))

@@ -20,14 +20,14 @@ from aem.model.aem import AEM
 from aem.training.loop import fit
 
 TRAIN_SEED, VALIDATION_SEED = 1, 2
-Sampler = Callable[[int], Tensor]  # from a seed to one latent vector of every image
+LatentSampler = Callable[[int], Tensor]  # from a seed to one latent vector of every image
 
 STANDARDISED_ON = 200_000  # rows are plenty for means and deviations
 
 
 def fit_prior(
-    train: Sampler,
-    validation: Sampler,
+    train: LatentSampler,
+    validation: LatentSampler,
     model: ModelConfig | None = None,
     config: TrainConfig | None = None,
     *,
@@ -47,7 +47,7 @@ def fit_prior(
 
 
 def draw_table(
-    sampler: Sampler, draws: int, seed: int = 0, report: Report = silent
+    sampler: LatentSampler, draws: int, seed: int = 0, report: Report = silent
 ) -> NDArray[np.float32]:
     """Several draws below each other, as a table to fit a prior to."""
     parts = []

@@ -13,11 +13,11 @@ import torch
 from aem import AEM
 from aem.data.tasks import plane_task
 from aem.nn.resmade import ResMADE
-from aem.paper.plane.config import EvaluateConfig, ExperimentConfig, TaskConfig, experiment
+from aem.paper.plane.config import ExperimentConfig, PlaneScoring, TaskConfig, experiment
 from aem.paper.plane.density import estimated_density, plane_density
 from aem.paper.plane.evaluate import evaluate_plane
 from aem.paper.plane.run import run_plane
-from aem.training.checkpoint import Progress
+from aem.training.checkpoint import TrainingState
 from tests.support.short_runs import SHORT, TINY
 
 LITERAL = replace(
@@ -52,7 +52,7 @@ def literal_model(*, lost: bool) -> AEM:
 def test_rows_without_a_density_are_counted_and_left_out() -> None:
     task = plane_task("spirals")
     test = task.sample(60, 1)
-    settings = EvaluateConfig(importance_samples=50)
+    settings = PlaneScoring(importance_samples=50)
     found = evaluate_plane(literal_model(lost=True), task, test, CPU, settings)
     lost = int((test[:, 0] > 0).sum())
     assert 0 < lost < 60
@@ -80,9 +80,9 @@ def test_a_run_without_any_density_leaves_its_record(
         rows = draw(self, n, seed)
         return np.stack((np.abs(rows[:, 0]) + 0.1, rows[:, 1]), 1)
 
-    def lose(model: AEM, *_: Any, **__: Any) -> Progress:
+    def lose(model: AEM, *_: Any, **__: Any) -> TrainingState:
         model.load_state_dict(literal_model(lost=True).state_dict())
-        return Progress(step=1, best_step=1)
+        return TrainingState(step=1, best_step=1)
 
     monkeypatch.setattr(type(task), "sample", positive)
     monkeypatch.setattr("aem.paper.plane.run.fit", lose)
@@ -90,7 +90,7 @@ def test_a_run_without_any_density_leaves_its_record(
         TaskConfig("spirals", train_rows=50, validation_rows=20, test_rows=20),
         LITERAL,
         SHORT,
-        EvaluateConfig(importance_samples=20, samples=50, grid=8),
+        PlaneScoring(importance_samples=20, samples=50, grid=8),
     )
     run_plane(config, "paper", tmp_path, quiet=True)
     metrics = json.loads((tmp_path / "metrics.json").read_text())
@@ -103,7 +103,7 @@ def test_a_run_without_any_density_leaves_its_record(
 def test_estimated_scores_and_densities_agree_with_the_quadrature() -> None:
     model = literal_model(lost=False)
     task = plane_task("spirals")
-    settings = EvaluateConfig(importance_samples=4000)
+    settings = PlaneScoring(importance_samples=4000)
     found = evaluate_plane(model, task, task.sample(40, 1), CPU, settings)
     error = found["importance"]["noise_2se"] + found["quadrature"]["error"]
     assert abs(found["importance"]["above_quadrature"]["mean"]) < 2 * error + 0.01

@@ -14,7 +14,7 @@ from aem.errors import AemError
 from aem.model.aem import AEM
 from aem.model.files import save_model
 from aem.paper.cli.studies import calibration
-from aem.paper.studies.calibration import Settings, calibrate, choose_conditionals
+from aem.paper.studies.calibration import CalibrationStudy, calibrate, choose_conditionals
 from aem.paper.studies.trapezoid import trapezoid_log_z, window
 
 SMALL = ModelConfig(
@@ -95,7 +95,7 @@ def test_a_literal_energy_without_tails_is_seen_at_the_edge(rows: np.ndarray) ->
 
 
 def test_estimates_close_in_on_the_truth(model: AEM, rows: np.ndarray) -> None:
-    study = Settings(conditionals=120, samples=(5, 50, 5000))
+    study = CalibrationStudy(conditionals=120, samples=(5, 50, 5000))
     told: list[str] = []
     result = calibrate(model, rows, study, report=lambda what, done, total: told.append(what))
     assert result.conditionals == 120

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from aem.errors import AemError
 from aem.paper.cli.studies import dimensionality
-from aem.paper.studies.dimensionality import Settings, study, weight_variance
+from aem.paper.studies.dimensionality import DimensionalityStudy, study, weight_variance
 
 
 def test_the_variance_formula_is_the_integral() -> None:
@@ -22,14 +22,14 @@ def test_the_variance_formula_is_the_integral() -> None:
 
 def test_weights_drawn_by_length_have_the_right_moments() -> None:
     """One sample a trial: exp(log Ẑ) is a weight, of mean one and known variance."""
-    (result,) = study(Settings(dimensions=(3,), samples=1, trials=400_000))
+    (result,) = study(DimensionalityStudy(dimensions=(3,), samples=1, trials=400_000))
     weights = np.exp(result.log_z)
     assert weights.mean() == pytest.approx(1, abs=0.005)
     assert weights.var() == pytest.approx(result.weight_variance, rel=0.05)
 
 
 def test_estimates_deteriorate_with_dimension() -> None:
-    results = study(Settings(trials=500))
+    results = study(DimensionalityStudy(trials=500))
     spread = [np.ptp(np.quantile(r.log_z, [0.05, 0.95])) for r in results]
     assert np.all(np.diff(spread) > 0)
     assert abs(np.median(results[0].log_z)) < 0.02
@@ -38,7 +38,7 @@ def test_estimates_deteriorate_with_dimension() -> None:
 
 def test_bad_settings() -> None:
     with pytest.raises(AemError, match="positive"):
-        Settings(samples=0)
+        DimensionalityStudy(samples=0)
 
 
 def test_command_writes_numbers_and_figure(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from aem.data.splits import TableSplits
 from aem.errors import AemError
-from aem.paper.tables.grids import spread
+from aem.paper.tables.grids import spread_over_cells
 
 
 def test_values_stay_in_their_cells_and_test_rows_where_they_are() -> None:
@@ -15,7 +15,7 @@ def test_values_stay_in_their_cells_and_test_rows_where_they_are() -> None:
     rows = np.column_stack((rng.normal(size=4000), 0.25 * rng.integers(0, 9, size=4000)))
     table = rows.astype(np.float32)
     splits = TableSplits("minutes", table, table[:500], table[:100], ("free", "whole"))
-    moved = spread(replace(splits, steps=(0.0, 0.25)), seed=1)
+    moved = spread_over_cells(replace(splits, steps=(0.0, 0.25)), seed=1)
     np.testing.assert_array_equal(moved.test, splits.test)
     for before, after in ((splits.train, moved.train), (splits.validation, moved.validation)):
         np.testing.assert_array_equal(after[:, 0], before[:, 0])
@@ -23,6 +23,6 @@ def test_values_stay_in_their_cells_and_test_rows_where_they_are() -> None:
     place = (moved.train[:, 1] - splits.train[:, 1]) / 0.25
     assert abs(place.mean()) < 0.02
     assert place.std() == pytest.approx(12**-0.5, rel=0.03)
-    assert not np.array_equal(spread(moved, seed=2).train, moved.train)
+    assert not np.array_equal(spread_over_cells(moved, seed=2).train, moved.train)
     with pytest.raises(AemError, match="minutes has no column known to lie on a grid"):
-        spread(splits, seed=1)
+        spread_over_cells(splits, seed=1)

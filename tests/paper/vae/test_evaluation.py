@@ -12,7 +12,7 @@ from aem import AEM, ModelConfig
 from aem.paper.vae import evaluation as module
 from aem.paper.vae.binarise import fixed_binarisation
 from aem.paper.vae.config import EvaluationConfig
-from aem.paper.vae.evaluation import ORDER_SEED, TEST_SEED, Evaluation
+from aem.paper.vae.evaluation import ORDER_SEED, TEST_SEED, PriorScoring
 from aem.paper.vae.images import Images
 from aem.paper.vae.networks import ConvolutionalVae
 from aem.vae.priors import importance_prior
@@ -43,7 +43,7 @@ def two_images_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def scored(vae: ConvolutionalVae, images: Images, prior: AEM, folder: Path) -> dict[str, Any]:
-    evaluation = Evaluation(vae, images, CONFIG, folder)
+    evaluation = PriorScoring(vae, images, CONFIG, folder)
     evaluation.trained_priors()
     evaluation.fitted_priors(prior)
     return evaluation.records
@@ -67,7 +67,7 @@ def test_a_part_is_a_random_one_and_the_whole_is_all(
         return encode(x)
 
     monkeypatch.setattr(vae, "encode", watched)
-    Evaluation(vae, images, CONFIG, Path("unused"))
+    PriorScoring(vae, images, CONFIG, Path("unused"))
     x = torch.cat(seen)[:, 0]
     order = torch.randperm(64, generator=torch.Generator().manual_seed(ORDER_SEED))
     assert torch.equal(x, fixed_binarisation(images.test, TEST_SEED)[order])
@@ -126,7 +126,7 @@ def test_time_can_run_out(
     vae: ConvolutionalVae, images: Images, prior: AEM, tmp_path: Path
 ) -> None:
     config = EvaluationConfig(**{**CONFIG.__dict__, "seconds": 1e-9})
-    evaluation = Evaluation(vae, images, config, tmp_path)
+    evaluation = PriorScoring(vae, images, config, tmp_path)
     evaluation.trained_priors()
     evaluation.fitted_priors(prior)
     record = evaluation.records["importance"]

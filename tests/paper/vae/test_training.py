@@ -17,7 +17,7 @@ from aem.paper.vae.config import NetworkConfig, StageConfig
 from aem.paper.vae.images import Images
 from aem.paper.vae.networks import ConvolutionalVae
 from aem.paper.vae.stages.latent import LatentModel
-from aem.paper.vae.stages.steps import Phase, StageStep, phase_of
+from aem.paper.vae.stages.steps import StagePhase, StageStep, phase_of
 from aem.paper.vae.stages.training import train_stage
 from aem.training.steps import GraphStep
 
@@ -67,7 +67,7 @@ def test_a_killed_run_ends_as_if_it_had_not_been(
 
     original, calls = StageStep.run, itertools.count(1)
 
-    def stopping(self: StageStep, indices: torch.Tensor, phase: Phase) -> torch.Tensor:
+    def stopping(self: StageStep, indices: torch.Tensor, phase: StagePhase) -> torch.Tensor:
         if next(calls) == 6:
             raise KeyboardInterrupt
         return original(self, indices, phase)
@@ -133,14 +133,14 @@ def test_an_explosion_is_told(network: NetworkConfig, images: Images) -> None:
 def test_phases_follow_the_settings() -> None:
     config = StageConfig(steps=10, prior_warmup=2, augment=1.0, augment_until=0.5)
     assert [phase_of(step, config) for step in (0, 1, 2, 4, 5, 9)] == [
-        Phase(True, True),
-        Phase(True, True),
-        Phase(False, True),
-        Phase(False, True),
-        Phase(False, False),
-        Phase(False, False),
+        StagePhase(True, True),
+        StagePhase(True, True),
+        StagePhase(False, True),
+        StagePhase(False, True),
+        StagePhase(False, False),
+        StagePhase(False, False),
     ]
-    assert phase_of(0, StageConfig()) == Phase(False, False)
+    assert phase_of(0, StageConfig()) == StagePhase(False, False)
 
 
 def test_compiled_blocks_are_the_same_module(

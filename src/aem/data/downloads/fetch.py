@@ -16,7 +16,7 @@ from rich.progress import (
 )
 
 from aem.data.digest import content_sha256
-from aem.data.downloads.transfer import DISK_FULL, Report, download
+from aem.data.downloads.transfer import DISK_FULL, ReportBytes, download
 from aem.data.downloads.unpack import unpack
 from aem.data.info import DataFile, Download, Source, data_root
 from aem.data.registry import find, status
@@ -82,7 +82,7 @@ def _intact(file: DataFile, folder: Path) -> bool:
 
 
 @contextmanager
-def _progress(name: str) -> Iterator[Report]:
+def _progress(name: str) -> Iterator[ReportBytes]:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

@@ -13,7 +13,7 @@ from urllib.request import Request, urlopen
 
 from aem.errors import AemError
 
-Report: TypeAlias = Callable[[int, int | None], None]
+ReportBytes: TypeAlias = Callable[[int, int | None], None]
 """Called with the bytes at hand and, where the server tells, the bytes in all."""
 
 DISK_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -22,7 +22,7 @@ _CHUNK: Final = 2**18
 _TIMEOUT: Final = 60.0
 
 
-def download(url: str, part: Path, report: Report) -> None:
+def download(url: str, part: Path, report: ReportBytes) -> None:
     """Make `part` the whole of `url`, keeping the bytes that it has already.
 
     An interrupted transfer leaves `part` to be continued; a full disk gets its space back. Whether

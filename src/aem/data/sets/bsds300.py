@@ -11,17 +11,17 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from aem.data.info import DataFile, DatasetInfo, Download, Rows, Source
+from aem.data.info import DataFile, DatasetInfo, Download, Source, SplitSizes
 from aem.data.readers import refusing
 from aem.data.sets.maf import maf_sources
-from aem.data.splits import Symmetry, Table, TableSplits
+from aem.data.splits import SymmetryMatrix, Table, TableSplits
 from aem.errors import AemError
 from aem.extras import require
 
 Grey: TypeAlias = npt.NDArray[np.uint8]
 
 SIDE: Final = 8
-ROWS: Final = Rows(1_000_000, 50_000, 250_000)
+ROWS: Final = SplitSizes(1_000_000, 50_000, 250_000)
 COLUMNS: Final = tuple(f"pixel_{i}_{j}" for i in range(SIDE) for j in range(SIDE))[:-1]
 
 TRAIN_PICTURES: Final = 200
@@ -39,7 +39,7 @@ def read_pictures(folder: Path, expected: int) -> list[Grey]:
 
 
 def prepare(
-    train: Sequence[Grey], test: Sequence[Grey], held_out: int, rows: Rows = ROWS
+    train: Sequence[Grey], test: Sequence[Grey], held_out: int, rows: SplitSizes = ROWS
 ) -> TableSplits:
     """Draw the splits from pictures; validation has `held_out` training pictures to itself."""
     rng = np.random.default_rng(_SEED)
@@ -63,7 +63,7 @@ def validation_pictures(pictures: int, held_out: int) -> list[int]:
     return [i * pictures // held_out for i in range(held_out)]
 
 
-def symmetries() -> tuple[Symmetry, ...]:
+def symmetries() -> tuple[SymmetryMatrix, ...]:
     """The eight ways to mirror and turn a patch, then the same of its negative.
 
     The first one, two, four and eight are groups as well. The pixel that was dropped is minus the sum

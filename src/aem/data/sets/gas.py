@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from aem.data.info import DataFile, DatasetInfo, Download, Rows, Source
+from aem.data.info import DataFile, DatasetInfo, Download, Source, SplitSizes
 from aem.data.readers import read_arrays, read_numbers
 from aem.data.sets.recipes import split_three, standardise
 from aem.data.splits import Floats, TableSplits
@@ -75,7 +75,7 @@ DATASETS: Final = (
     DatasetInfo(
         name="gas",
         description="Gas sensors in ethylene and CO, a quarter of the rows drawn anew",
-        rows=Rows(852_174, 94_685, 105_206),
+        rows=SplitSizes(852_174, 94_685, 105_206),
         columns=8,
         licence="CC BY 4.0",
         url="https://archive.ics.uci.edu/dataset/322",
@@ -84,7 +84,7 @@ DATASETS: Final = (
     DatasetInfo(
         name="gas-10k",
         description="Gas sensors, a small random subset",
-        rows=Rows(10_000, 10_000, 10_000),
+        rows=SplitSizes(10_000, 10_000, 10_000),
         columns=8,
         licence="CC BY 4.0",
         url="https://archive.ics.uci.edu/dataset/322",

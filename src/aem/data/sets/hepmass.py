@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from aem.data.info import DataFile, DatasetInfo, Rows, Source
+from aem.data.info import DataFile, DatasetInfo, Source, SplitSizes
 from aem.data.readers import read_arrays, read_numbers
 from aem.data.sets.maf import maf_sources
 from aem.data.sets.recipes import continuous_columns, hold_out, standardise
@@ -66,7 +66,7 @@ DATASETS: Final = (
     DatasetInfo(
         name="hepmass",
         description="Simulated particle collisions, signal only",
-        rows=Rows(315_123, 35_013, 174_987),
+        rows=SplitSizes(315_123, 35_013, 174_987),
         columns=_CONTINUOUS,
         licence="CC BY 4.0",
         url="https://archive.ics.uci.edu/dataset/347",
@@ -81,7 +81,7 @@ DATASETS: Final = (
     DatasetInfo(
         name="hepmass-5k",
         description="Simulated particle collisions, the first ten thousand rows' signal",
-        rows=Rows(4_506, 500, 4_924),
+        rows=SplitSizes(4_506, 500, 4_924),
         columns=_CONTINUOUS,
         licence="CC BY 4.0",
         url="https://archive.ics.uci.edu/dataset/347",

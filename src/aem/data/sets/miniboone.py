@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from aem.data.info import DataFile, DatasetInfo, Rows, Source
+from aem.data.info import DataFile, DatasetInfo, Source, SplitSizes
 from aem.data.readers import read_array, read_arrays, read_numbers, refusing
 from aem.data.sets.maf import maf_sources
 from aem.data.sets.recipes import Three, continuous_columns, hold_out, split_three, standardise
@@ -77,7 +77,7 @@ DATASETS: Final = (
     DatasetInfo(
         name="miniboone",
         description="Particle identification, signal only",
-        rows=Rows(29_556, 3_284, 3_648),
+        rows=SplitSizes(29_556, 3_284, 3_648),
         columns=_COLUMNS,
         licence="CC BY 4.0",
         url="https://archive.ics.uci.edu/dataset/199",
@@ -91,7 +91,7 @@ DATASETS: Final = (
     DatasetInfo(
         name="miniboone-40",
         description="Particle identification, a part of the training rows and 40 columns",
-        rows=Rows(6_862, 3_284, 3_648),
+        rows=SplitSizes(6_862, 3_284, 3_648),
         columns=40,
         licence="CC BY 4.0",
         url="https://archive.ics.uci.edu/dataset/199",

@@ -9,14 +9,14 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from aem.data.info import DataFile, DatasetInfo, Download, Rows, Source, data_root
+from aem.data.info import DataFile, DatasetInfo, Download, Source, SplitSizes, data_root
 from aem.data.readers import refusing
 from aem.errors import AemError
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 SIDE: Final = 28
-ROWS: Final = Rows(60_000, 0, 10_000)
+ROWS: Final = SplitSizes(60_000, 0, 10_000)
 
 _UNSIGNED_BYTES: Final = 0x08
 

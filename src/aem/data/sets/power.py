@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from aem.data.info import DataFile, DatasetInfo, Download, Rows, Source
+from aem.data.info import DataFile, DatasetInfo, Download, Source, SplitSizes
 from aem.data.readers import read_array, refusing
 from aem.data.sets.maf import maf_sources
 from aem.data.sets.recipes import hold_out, split_three, standardise
@@ -132,7 +132,7 @@ def _info(name: str, description: str, part_of_minute: bool) -> DatasetInfo:
     return DatasetInfo(
         name=name,
         description=description,
-        rows=Rows(1_659_917, 184_435, 204_928),
+        rows=SplitSizes(1_659_917, 184_435, 204_928),
         columns=len(COLUMNS),
         licence="CC BY 4.0",
         url="https://archive.ics.uci.edu/dataset/235",

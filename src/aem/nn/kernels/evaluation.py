@@ -8,7 +8,7 @@ from aem.nn.kernels.packing import Memory
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class EnergyEvaluation:
     """f at S nodes of each of C conditionals: x [C, S], projected [C, H].
 
     Frequencies repeat with the conditionals. Of the first layer there are the bias and the weights of

@@ -16,7 +16,7 @@ ALIGNED = 16  # numbers: no parameter starts between two of a kernel's wide load
 
 
 @dataclass(frozen=True)
-class Place:
+class PackedPlace:
     """Where a parameter lies."""
 
     memory: "Packed"
@@ -49,7 +49,7 @@ class Packed:
         for p, (start, stop) in zip(self.parameters, places, strict=True):
             here = self.weights[start:stop].view_as(p)
             p.data = here.copy_(p.data)
-            p.place = Place(self, start, stop)  # type: ignore[attr-defined]
+            p.place = PackedPlace(self, start, stop)  # type: ignore[attr-defined]
         self.refresh()
 
     def refresh(self) -> None:
@@ -65,7 +65,7 @@ class Packed:
 
     def gradient_of(self, parameter: nn.Parameter) -> Tensor:
         """Where a parameter's gradient belongs."""
-        place: Place = parameter.place  # type: ignore[attr-defined]
+        place: PackedPlace = parameter.place  # type: ignore[attr-defined]
         return self.gradients[place.start : place.stop].view_as(parameter)
 
     def room(self, start: int, stop: int) -> Tensor:
@@ -102,7 +102,7 @@ class Memory:
 
 def memory_of(parameters: Sequence[Tensor], kind: torch.dtype) -> Memory:
     """The memory of parameters that are neighbours, or a copy where they are not packed."""
-    places: list[Place] = [p.place for p in parameters if hasattr(p, "place")]
+    places: list[PackedPlace] = [p.place for p in parameters if hasattr(p, "place")]
     if len(places) == len(parameters):
         packed = places[0].memory
         joined = all(a.stop == b.start for a, b in pairwise(places))

@@ -11,12 +11,12 @@ from rich.table import Table
 from aem.data.tasks import PLANE_TASKS
 from aem.paper.cli import tables
 from aem.paper.cli.figures import figures
-from aem.paper.cli.options import Config, Out, Preset, Quiet, Settings
+from aem.paper.cli.options import Config, Out, Preset, Quiet, SettingsOption
 from aem.paper.cli.studies import calibration, dimensionality
 from aem.paper.cli.table1 import table1
 from aem.paper.cli.vae import vae
 from aem.paper.plane.config import experiment
-from aem.paper.plane.run import Run, run_plane
+from aem.paper.plane.run import PlaneRun, run_plane
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Reproduce the paper's experiments."
@@ -42,7 +42,7 @@ def _run(
         _show(run)
 
 
-def _show(run: Run) -> None:
+def _show(run: PlaneRun) -> None:
     metrics = run.metrics
     importance = metrics["importance"] or {}
     table = Table(title=f"{metrics['task']} · {metrics['preset']}", show_header=False)
@@ -82,7 +82,7 @@ def _plane_command(task: str) -> None:
         out: Out,
         preset: Preset = "fast",
         config: Config = None,
-        settings: Settings = None,
+        settings: SettingsOption = None,
         quiet: Quiet = False,
     ) -> None:
         _run(task, preset, out, config, settings, quiet)
@@ -92,7 +92,7 @@ def _plane_command(task: str) -> None:
         preset: Preset = "fast",
         image: Image = "",
         config: Config = None,
-        settings: Settings = None,
+        settings: SettingsOption = None,
         quiet: Quiet = False,
     ) -> None:
         _run(task, preset, out, config, settings, quiet, image)

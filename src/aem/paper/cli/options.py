@@ -16,7 +16,7 @@ Out = Annotated[Path, typer.Option(help="Folder for metrics, model, settings, fi
 Config = Annotated[Path | None, typer.Option(help="TOML file laid over the preset.")]
 
 
-Settings = Annotated[
+SettingsOption = Annotated[
     list[str] | None,
     typer.Option("--set", help="One setting, e.g. --set train.steps=500; may be repeated."),
 ]

@@ -10,7 +10,7 @@ import torch
 import typer
 
 from aem.base.devices import choose_device
-from aem.base.display import Progress
+from aem.base.display import ProgressDisplay
 from aem.base.files import write_json
 from aem.base.options import seed_option
 from aem.base.provenance import provenance
@@ -24,7 +24,7 @@ from aem.paper.studies import calibration as calibration_study
 from aem.paper.studies import dimensionality as dimensionality_study
 from aem.paper.studies.calibration import Calibration, quantiles
 from aem.paper.studies.figures import draw_calibration, draw_dimensionality
-from aem.tables.sources import Rows, find_rows
+from aem.tables.sources import FoundRows, find_rows
 
 
 def calibration(
@@ -43,13 +43,13 @@ def calibration(
     """Section 5.2: estimates of log Z with 5 to 20,000 samples against its true value."""
     started = time.monotonic()
     chosen = choose_device(device)
-    study = calibration_study.Settings(conditionals)
+    study = calibration_study.CalibrationStudy(conditionals)
     sources = _sources(model, data or [])
     records: list[dict[str, Any]] = []
     for path, source in zip(model, sources, strict=True):
         machine = load_model(path, chosen)
         rows = _held_out(find_rows(source, machine.columns, seed=seed))
-        with Progress() as progress:
+        with ProgressDisplay() as progress:
             result = calibration_study.calibrate(
                 machine, rows.values, study, seed=seed, report=progress
             )
@@ -66,11 +66,11 @@ def calibration(
     typer.echo(f"wrote {out / 'calibration.json'} and {out / 'calibration.png'}")
 
 
-def _held_out(rows: Rows) -> Rows:
+def _held_out(rows: FoundRows) -> FoundRows:
     """The validation split, as in the paper; rows of a file or a task are held out as they are."""
     if rows.validation is None or rows.task is not None:
         return rows
-    return Rows(rows.name, f"{rows.name}, validation split", rows.validation)
+    return FoundRows(rows.name, f"{rows.name}, validation split", rows.validation)
 
 
 def _sources(models: list[Path], data: list[str]) -> list[str]:
@@ -93,7 +93,7 @@ def _own_source(path: Path) -> str:
     raise AemError(f"{path} does not say what it was trained on: name held-out rows with --data")
 
 
-def _record(model: AEM, rows: Rows, result: Calibration) -> dict[str, Any]:
+def _record(model: AEM, rows: FoundRows, result: Calibration) -> dict[str, Any]:
     record = {
         "task": rows.name,
         "data": rows.about,
@@ -137,7 +137,7 @@ def dimensionality(
 ) -> None:
     """Figure 2: importance sampling of a Gaussian in growing dimension."""
     started = time.monotonic()
-    settings = dimensionality_study.Settings(samples=samples, trials=trials)
+    settings = dimensionality_study.DimensionalityStudy(samples=samples, trials=trials)
     results = dimensionality_study.study(settings, seed)
     record = {
         "task": "dimensionality",

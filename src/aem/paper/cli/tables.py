@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.table import Table
 
 from aem.base.console import say
-from aem.base.display import Progress
+from aem.base.display import ProgressDisplay
 from aem.base.progress import silent
-from aem.paper.cli.options import Config, Out, Preset, Quiet, Settings
+from aem.paper.cli.options import Config, Out, Preset, Quiet, SettingsOption
 from aem.paper.tables.config import TABLES, table_experiment
 from aem.paper.tables.run import TableRun, run_table
 
@@ -40,7 +40,7 @@ def _table_command(app: typer.Typer, name: str) -> None:
         out: Out,
         preset: Preset = "fast",
         config: Config = None,
-        settings: Settings = None,
+        settings: SettingsOption = None,
         evaluate_only: EvaluateOnly = False,
         quiet: Quiet = False,
     ) -> None:
@@ -59,7 +59,7 @@ class _Late:
     """A progress display that starts with the first report: training has one of its own."""
 
     def __init__(self) -> None:
-        self.progress: Progress | None = None
+        self.progress: ProgressDisplay | None = None
 
     def __enter__(self) -> "_Late":
         return self
@@ -70,7 +70,7 @@ class _Late:
 
     def __call__(self, what: str, done: int, total: int) -> None:
         if self.progress is None:
-            self.progress = Progress().__enter__()
+            self.progress = ProgressDisplay().__enter__()
         self.progress(what, done, total)
 
 

@@ -6,11 +6,11 @@ from rich.console import Console
 from rich.table import Table
 
 from aem.base.console import say
-from aem.base.display import Progress
+from aem.base.display import ProgressDisplay
 from aem.base.progress import silent
-from aem.paper.cli.options import Config, Out, Preset, Quiet, Settings
+from aem.paper.cli.options import Config, Out, Preset, Quiet, SettingsOption
 from aem.paper.vae.config import vae_experiment
-from aem.paper.vae.run import Run, run_vae
+from aem.paper.vae.run import VaeRun, run_vae
 from aem.paper.vae.table import HEADER, table_rows
 
 COLUMNS = {  # of the whole table, those a terminal has room for
@@ -26,7 +26,7 @@ def vae(
     out: Out,
     preset: Preset = "fast",
     config: Config = None,
-    settings: Settings = None,
+    settings: SettingsOption = None,
     quiet: Quiet = False,
 ) -> None:
     """Train a VAE on binarised MNIST, give it an AEM prior, and score it under every prior."""
@@ -41,7 +41,7 @@ class _OneAtATime:
     """A bar for each piece of work, gone when it is done: training between them has its own."""
 
     def __init__(self) -> None:
-        self.bars: Progress | None = None
+        self.bars: ProgressDisplay | None = None
 
     def __enter__(self) -> "_OneAtATime":
         return self
@@ -53,13 +53,13 @@ class _OneAtATime:
 
     def __call__(self, what: str, done: int, total: int) -> None:
         if self.bars is None:
-            self.bars = Progress().__enter__()
+            self.bars = ProgressDisplay().__enter__()
         self.bars(what, done, total)
         if done >= total:
             self.__exit__()
 
 
-def _show(run: Run) -> None:
+def _show(run: VaeRun) -> None:
     metrics = run.metrics
     table = Table(title=f"vae · {metrics['preset']}", title_justify="left")
     for name in COLUMNS.values():

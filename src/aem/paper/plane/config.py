@@ -21,7 +21,7 @@ class TaskConfig(Settings):
 
 
 @dataclass(frozen=True)
-class EvaluateConfig(Settings):
+class PlaneScoring(Settings):
     """How test rows are scored, densities drawn and samples taken."""
 
     tolerance: float = setting(1e-3, "Largest error of the quadrature, nats per row.", above=0)
@@ -47,7 +47,7 @@ class ExperimentConfig:
     task: TaskConfig = field(default_factory=TaskConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
-    evaluate: EvaluateConfig = field(default_factory=EvaluateConfig)
+    evaluate: PlaneScoring = field(default_factory=PlaneScoring)
 
 
 def experiment(

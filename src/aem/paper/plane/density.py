@@ -17,7 +17,7 @@ from aem.errors import AemError
 from aem.evaluation.importance import MEMORY, importance_scores
 from aem.model.aem import AEM
 
-Bounds = tuple[tuple[float, float], tuple[float, float]]
+PlaneBounds = tuple[tuple[float, float], tuple[float, float]]
 PICTURE_TOLERANCE = 1e-2  # nats a conditional: no eye sees a hundredth
 
 
@@ -33,7 +33,7 @@ class PlaneDensity:
 
 @torch.no_grad()
 def plane_density(
-    model: AEM, bounds: Bounds, points: int = 256, tolerance: float = PICTURE_TOLERANCE
+    model: AEM, bounds: PlaneBounds, points: int = 256, tolerance: float = PICTURE_TOLERANCE
 ) -> PlaneDensity:
     """Evaluate model and proposal on a grid over the bounds, by quadrature."""
     _check_plane(model)
@@ -63,7 +63,7 @@ def plane_density(
 
 
 def estimated_density(
-    model: AEM, bounds: Bounds, points: int = 256, *, samples: int, memory: int = MEMORY
+    model: AEM, bounds: PlaneBounds, points: int = 256, *, samples: int, memory: int = MEMORY
 ) -> PlaneDensity:
     """The same as the paper has it: each point's own normalisers, of so many draws each."""
     _check_plane(model)
@@ -84,7 +84,7 @@ def _check_plane(model: AEM) -> None:
 
 
 def _centres(
-    bounds: Bounds, points: int, device: torch.device
+    bounds: PlaneBounds, points: int, device: torch.device
 ) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
     """Of the cells along each axis."""
     centres = (torch.arange(points, dtype=torch.float64, device=device) + 0.5) / points

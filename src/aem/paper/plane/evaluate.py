@@ -21,7 +21,7 @@ from aem.evaluation.summary import (
     two_standard_errors,
 )
 from aem.model.aem import AEM
-from aem.paper.plane.config import EvaluateConfig
+from aem.paper.plane.config import PlaneScoring
 from aem.tables.model import TableModel
 from aem.tables.scores import TableScores
 
@@ -33,7 +33,7 @@ def evaluate_plane(
     task: PlaneTask,
     test: NDArray[np.floating],
     device: torch.device,
-    settings: EvaluateConfig | None = None,
+    settings: PlaneScoring | None = None,
 ) -> dict[str, Any]:
     """Test log-likelihoods, and their distance from the best possible.
 
@@ -42,7 +42,7 @@ def evaluate_plane(
     rows. Rows where a literal energy has no finite normaliser have no density: as with tables they
     are counted, and left out of the quadrature's means. Estimates do not notice them.
     """
-    settings = settings or EvaluateConfig()
+    settings = settings or PlaneScoring()
     started = time.monotonic()
     scores = TableScores((TableModel(model.to(device)),), MEMORY[device.type])
     x = torch.from_numpy(test).to(device)

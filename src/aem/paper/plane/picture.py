@@ -16,7 +16,7 @@ from aem.base.files import write_atomically
 from aem.data.readers import read_arrays
 from aem.data.synthetic import PlaneTask
 from aem.errors import AemError
-from aem.paper.plane.density import Bounds, PlaneDensity
+from aem.paper.plane.density import PlaneBounds, PlaneDensity
 from aem.paper.plots import new_figure
 from aem.paper.studies.figures import BLUE, GREY, STYLE, VERMILION
 
@@ -71,7 +71,7 @@ class Picture:
         return cls(**wide, histograms=histograms)
 
     @property
-    def bounds(self) -> Bounds:
+    def bounds(self) -> PlaneBounds:
         """The outer edges of the cells."""
         half = [(axis[1] - axis[0]) / 2 for axis in (self.x, self.y)]
         return (
@@ -90,7 +90,7 @@ _GRIDS = ("truth", "proposal", "model")
 DRAWN = ("data", "proposal_samples", "samples")
 
 
-def _histogram(rows: NDArray[np.floating], bounds: Bounds) -> Grid:
+def _histogram(rows: NDArray[np.floating], bounds: PlaneBounds) -> Grid:
     counts, _, _ = np.histogram2d(rows[:, 0], rows[:, 1], bins=BINS, range=bounds)
     area = np.prod([(high - low) / BINS for low, high in bounds])
     return np.asarray(counts.T / (len(rows) * area), dtype=np.float64)

@@ -23,14 +23,14 @@ from aem.paper.plane.density import PlaneDensity, estimated_density, plane_densi
 from aem.paper.plane.evaluate import MEMORY, evaluate_plane
 from aem.paper.plane.picture import Picture, draw_row
 from aem.paper.plots import save_figure
-from aem.training.checkpoint import Progress
+from aem.training.checkpoint import TrainingState
 from aem.training.loop import fit
 
 PICTURE_SAMPLES = {"cpu": 100_000, "cuda": 1_000_000}
 
 
 @dataclass(frozen=True)
-class Run:
+class PlaneRun:
     """What a run leaves behind."""
 
     model: AEM
@@ -38,7 +38,9 @@ class Run:
     folder: Path
 
 
-def run_plane(config: ExperimentConfig, preset: str, folder: Path, *, quiet: bool = False) -> Run:
+def run_plane(
+    config: ExperimentConfig, preset: str, folder: Path, *, quiet: bool = False
+) -> PlaneRun:
     """Train and evaluate one plane task; leaves metrics, model, settings and figure in the folder."""
     task = plane_task(config.task.name, config.task.image or None)
     device = choose_device(config.train.device)
@@ -77,10 +79,10 @@ def run_plane(config: ExperimentConfig, preset: str, folder: Path, *, quiet: boo
     picture = Picture.of(task, _density(model, task, config), drawn)
     picture.save(folder / "density.npz")
     save_figure(draw_row(picture, metrics), folder / "figure.png")
-    return Run(model, metrics, folder)
+    return PlaneRun(model, metrics, folder)
 
 
-def training_summary(progress: Progress) -> dict[str, Any]:
+def training_summary(progress: TrainingState) -> dict[str, Any]:
     """The training curve, and which step was kept."""
     return {"best_step": progress.best_step, "history": progress.history}
 

@@ -35,7 +35,7 @@ TRAPEZOID_ERROR = 1e-7  # what seven figures leave open
 
 
 @dataclass(frozen=True)
-class Settings:
+class CalibrationStudy:
     """The size of the study; the defaults are the paper's."""
 
     conditionals: int = CONDITIONALS
@@ -106,14 +106,14 @@ def choose_conditionals(
 def calibrate(
     model: AEM,
     rows: NDArray[np.floating],
-    study: Settings | None = None,
+    study: CalibrationStudy | None = None,
     *,
     seed: int = 0,
     memory: int = MEMORY,
     report: Report = silent,
 ) -> Calibration:
     """Compare estimates of log Z with its value on conditionals of held-out rows."""
-    study = study or Settings()
+    study = study or CalibrationStudy()
     conditionals, samples = study.conditionals, study.samples
     flat = choose_conditionals(model, rows, conditionals, seed)
     report("quadrature", 0, conditionals)

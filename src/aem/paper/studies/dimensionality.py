@@ -20,7 +20,7 @@ SAMPLES, TRIALS = 20, 50
 
 
 @dataclass(frozen=True)
-class Settings:
+class DimensionalityStudy:
     """What is varied and what is not; the defaults are the paper's."""
 
     dimensions: tuple[int, ...] = DIMENSIONS
@@ -50,9 +50,9 @@ def weight_variance(dimension: int, scale: float = PROPOSAL_SCALE) -> float:
     return math.expm1(dimension * math.log(scale**2 / math.sqrt(2 * scale**2 - 1)))
 
 
-def study(settings: Settings | None = None, seed: int = 0) -> list[Estimates]:
+def study(settings: DimensionalityStudy | None = None, seed: int = 0) -> list[Estimates]:
     """Estimate log Z in each dimension, again and again."""
-    settings = settings or Settings()
+    settings = settings or DimensionalityStudy()
     rng = np.random.default_rng(seed)
     scale = settings.proposal_scale / settings.target_scale
     shape = (settings.trials, settings.samples)

@@ -59,7 +59,7 @@ class EnsembleConfig(Settings):
 
 
 @dataclass(frozen=True)
-class EvaluateConfig(Settings):
+class TableScoring(Settings):
     """How many rows each score sees, the first ones of a split; 0 rows: not that score.
 
     The proposal is cheap and sees all rows. The others cost 10³ to 10⁶ energies per row, so a score
@@ -91,7 +91,7 @@ class TableConfig:
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     ensemble: EnsembleConfig = field(default_factory=EnsembleConfig)
-    evaluate: EvaluateConfig = field(default_factory=EvaluateConfig)
+    evaluate: TableScoring = field(default_factory=TableScoring)
 
 
 def table_experiment(

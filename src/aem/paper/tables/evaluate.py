@@ -24,7 +24,7 @@ from aem.evaluation.resumable import (
 )
 from aem.evaluation.side_by_side import settle
 from aem.evaluation.summary import describe, describe_importance, describe_quadrature, difference
-from aem.paper.tables.config import EvaluateConfig
+from aem.paper.tables.config import TableScoring
 from aem.tables.model import TableModel
 from aem.tables.scores import TableScores
 
@@ -42,7 +42,7 @@ class Evaluator:
         self,
         members: Sequence[TableModel],
         splits: TableSplits,
-        settings: EvaluateConfig,
+        settings: TableScoring,
         folder: Path,
         report: Report = silent,
     ) -> None:

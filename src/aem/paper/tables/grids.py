@@ -13,7 +13,7 @@ from aem.data.splits import Table, TableSplits
 from aem.errors import AemError
 
 
-def spread(splits: TableSplits, seed: int) -> TableSplits:
+def spread_over_cells(splits: TableSplits, seed: int) -> TableSplits:
     """The same table, each value anywhere within half a step of its own."""
     if not any(splits.steps):
         raise AemError(f"the table {splits.name} has no column known to lie on a grid")

@@ -17,7 +17,7 @@ from aem.data.splits import TableSplits
 from aem.errors import AemError
 from aem.model.aem import AEM
 from aem.paper.tables.config import TableConfig
-from aem.paper.tables.grids import spread
+from aem.paper.tables.grids import spread_over_cells
 from aem.paper.tables.symmetries import symmetrised
 from aem.tables.files import load_single
 from aem.tables.fit.automatic import fit_table
@@ -27,7 +27,7 @@ from aem.training.loop import fit
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedMember:
     """A member, and how it came about."""
 
     member: TableModel  # of the table's columns in their own order
@@ -44,7 +44,7 @@ def train_member(
     *,
     evaluate_only: bool = False,
     quiet: bool = False,
-) -> Trained:
+) -> TrainedMember:
     """Train one member, or go on, or read it if it is finished; without a folder leave no trace."""
     train = replace(config.train, seed=config.train.seed + place)
     identity = _identity(replace(config, train=train), order)
@@ -53,12 +53,12 @@ def train_member(
     if file is not None and file.exists():
         kept = load_single(file, device)
         _refuse_other(file, kept.about.get("run"), identity)
-        return Trained(kept.in_order(splits.columns), kept.about["training"])
+        return TrainedMember(kept.in_order(splits.columns), kept.about["training"])
     about = {"task": config.task.name, "preset": preset, "run": identity}
     if folder is not None:
         _settle(folder / "run.json", identity, evaluate_only=evaluate_only)
     if config.task.spread:
-        splits = spread(splits, train.seed)
+        splits = spread_over_cells(splits, train.seed)
     if config.ensemble.automatic:
         if evaluate_only:
             raise _nothing_trained(folder)
@@ -69,7 +69,7 @@ def train_member(
     if evaluate_only and folder is not None:
         checkpoint = folder / "checkpoint.safetensors"
         training = _read_best(model.to(device), checkpoint, identity)
-        return Trained(TableModel(model).in_order(splits.columns), training)
+        return TrainedMember(TableModel(model).in_order(splits.columns), training)
     # The images are the rows seen from another side: what fits the rows fits them.
     rows = symmetrised(splits, config.task.symmetries)[:, list(order)]
     progress = fit(
@@ -86,7 +86,7 @@ def train_member(
     table = TableModel(model, about={**about, "training": training})
     if file is not None:
         table.save(file)
-    return Trained(table.in_order(splits.columns), training)
+    return TrainedMember(table.in_order(splits.columns), training)
 
 
 def _fit_by_itself(
@@ -97,14 +97,14 @@ def _fit_by_itself(
     about: dict[str, Any],
     *,
     quiet: bool,
-) -> Trained:
+) -> TrainedMember:
     """A member that finds its own settings, as `aem fit` would; validation rows judge."""
     rows = np.concatenate((splits.train, splits.validation)).astype(np.float64)
-    judges = np.arange(len(rows)) >= len(splits.train)
+    is_validation = np.arange(len(rows)) >= len(splits.train)
     fitted = fit_table(
         rows[:, list(order)],
         [splits.columns[i] for i in order],
-        judges=judges,
+        is_validation=is_validation,
         seed=train.seed,
         device=train.device,
         quiet=quiet,
@@ -125,7 +125,7 @@ def _fit_by_itself(
     if file is not None:
         make_folder(file.parent)
         table.save(file)
-    return Trained(table.in_order(splits.columns), training)
+    return TrainedMember(table.in_order(splits.columns), training)
 
 
 def _identity(config: TableConfig, order: tuple[int, ...]) -> dict[str, Any]:

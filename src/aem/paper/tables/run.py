@@ -13,7 +13,7 @@ from aem.data import registry
 from aem.data.splits import TableSplits
 from aem.paper.tables.config import TableConfig, TableTask
 from aem.paper.tables.evaluate import Evaluator
-from aem.paper.tables.members import Trained, train_member
+from aem.paper.tables.members import TrainedMember, train_member
 from aem.paper.tables.symmetries import check_symmetries, views
 from aem.tables.ensemble import TableEnsemble, column_orders
 
@@ -22,12 +22,12 @@ from aem.tables.ensemble import TableEnsemble, column_orders
 class TableRun:
     """What a run leaves behind."""
 
-    members: tuple[Trained, ...]
+    members: tuple[TrainedMember, ...]
     metrics: dict[str, Any]
     folder: Path
 
 
-def load_table(task: TableTask) -> TableSplits:
+def load_splits(task: TableTask) -> TableSplits:
     """The splits, cut to the rows asked for."""
     splits = registry.load(task.name)
     return replace(
@@ -49,7 +49,7 @@ def run_table(
 ) -> TableRun:
     """Train what is not trained yet, evaluate, and write metrics.json; both go on after a kill."""
     device = choose_device(config.train.device)
-    splits = load_table(config.task)
+    splits = load_splits(config.task)
     check_symmetries(splits, max(config.task.symmetries, config.ensemble.symmetries))
     check_writable(folder)
     members = train_members(
@@ -89,7 +89,7 @@ def train_members(
     *,
     evaluate_only: bool = False,
     quiet: bool = False,
-) -> list[Trained]:
+) -> list[TrainedMember]:
     """All members; more than one also as one file."""
     count = config.ensemble.members
     orders = column_orders(len(splits.columns), count, config.train.seed)

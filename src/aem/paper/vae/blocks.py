@@ -6,8 +6,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-Activation = Callable[[Tensor], Tensor]
-ACTIVATIONS: dict[str, Activation] = {"relu": F.relu, "elu": F.elu, "silu": F.silu}
+Nonlinearity = Callable[[Tensor], Tensor]
+ACTIVATIONS: dict[str, Nonlinearity] = {"relu": F.relu, "elu": F.elu, "silu": F.silu}
 
 
 class ConvBlock(nn.Module):
@@ -18,7 +18,7 @@ class ConvBlock(nn.Module):
         channels: int,
         second: nn.Module,
         shortcut: nn.Module,
-        activation: Activation,
+        activation: Nonlinearity,
         dropout: float,
     ) -> None:
         super().__init__()
@@ -48,19 +48,21 @@ class Stack(nn.Sequential):
         return h
 
 
-def same(channels: int, activation: Activation, dropout: float) -> ConvBlock:
+def same(channels: int, activation: Nonlinearity, dropout: float) -> ConvBlock:
     """A block that keeps resolution and channels."""
     second = nn.Conv2d(channels, channels, 3, padding=1)
     return ConvBlock(channels, second, nn.Identity(), activation, dropout)
 
 
-def down(channels: int, activation: Activation, dropout: float) -> ConvBlock:
+def down(channels: int, activation: Nonlinearity, dropout: float) -> ConvBlock:
     """Half the resolution, rounded up, by strided convolutions; twice the channels."""
     second, shortcut = (nn.Conv2d(channels, 2 * channels, 3, stride=2, padding=1) for _ in range(2))
     return ConvBlock(channels, second, shortcut, activation, dropout)
 
 
-def up(channels: int, size: int, target: int, activation: Activation, dropout: float) -> ConvBlock:
+def up(
+    channels: int, size: int, target: int, activation: Nonlinearity, dropout: float
+) -> ConvBlock:
     """From size to target (2·size or one less) by transposed convolutions; half the channels."""
     extra = target - (2 * size - 1)
     second, shortcut = (

@@ -105,7 +105,7 @@ def _whole_split(
     return whole_split(ours, beside, theirs)
 
 
-class Evaluation:
+class PriorScoring:
     """Scores prior after prior on the same draws; `records` grows as they come."""
 
     def __init__(

@@ -14,7 +14,7 @@ from aem.model.aem import AEM
 from aem.paper.vae.binarise import binarise, grey_levels
 from aem.paper.vae.networks import ConvolutionalVae
 from aem.vae.bounds import DECODED, draw_posterior
-from aem.vae.prior import Sampler
+from aem.vae.prior import LatentSampler
 from aem.vae.priors import log_prior
 
 
@@ -24,7 +24,7 @@ def aggregate_posterior(
     *,
     resample: int = 1,
     prior: AEM | None = None,
-) -> Sampler:
+) -> LatentSampler:
     """A sampler of the aggregate posterior of grey images."""
 
     @torch.no_grad()

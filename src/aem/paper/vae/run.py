@@ -23,7 +23,7 @@ from aem.paper.plane.run import training_summary
 from aem.paper.plots import save_figure
 from aem.paper.vae.binarise import fixed_binarisation
 from aem.paper.vae.config import StageConfig, VaeConfig
-from aem.paper.vae.evaluation import TEST_SEED, Evaluation
+from aem.paper.vae.evaluation import TEST_SEED, PriorScoring
 from aem.paper.vae.figure import figure_six, sample_images
 from aem.paper.vae.files import is_checkpoint, load_stage, load_vae, save_vae
 from aem.paper.vae.images import Images, load_images
@@ -32,10 +32,10 @@ from aem.paper.vae.networks import ConvolutionalVae
 from aem.paper.vae.stages.latent import LatentModel
 from aem.paper.vae.stages.training import train_stage
 from aem.paper.vae.table import table_two
-from aem.training.checkpoint import Progress
+from aem.training.checkpoint import TrainingState
 from aem.training.loop import fit
 from aem.vae.files import digest, load_prior, save_prior
-from aem.vae.prior import STANDARDISED_ON, TRAIN_SEED, VALIDATION_SEED, Sampler, draw_table
+from aem.vae.prior import STANDARDISED_ON, TRAIN_SEED, VALIDATION_SEED, LatentSampler, draw_table
 
 CHECKPOINT = "checkpoint.safetensors"
 SHOWN = 64  # images of the figure
@@ -43,7 +43,7 @@ JOINT_DRAWS = 4  # of every image, for the standardisation of a jointly trained 
 
 
 @dataclass(frozen=True)
-class Run:
+class VaeRun:
     """What a run leaves behind."""
 
     vae: ConvolutionalVae
@@ -56,7 +56,12 @@ class Experiment:
     """One run, stage after stage; each method returns what the next one needs."""
 
     def __init__(
-        self, config: VaeConfig, folder: Path, *, quiet: bool = False, report: Report = silent
+        self,
+        config: VaeConfig,
+        folder: Path,
+        *,
+        quiet: bool = False,
+        report: Report = silent,
     ) -> None:
         self.config, self.folder = config, folder
         self.quiet, self.report = quiet, report
@@ -66,7 +71,7 @@ class Experiment:
                 raise AemError("stage_one, joint and train must name the same device")
         self.history: dict[str, Any] = {}
 
-    def remember(self, stage: str, progress: Progress) -> None:
+    def remember(self, stage: str, progress: TrainingState) -> None:
         """Keep a stage's curve for the metrics."""
         self.history[stage] = {
             "steps": progress.step,
@@ -177,7 +182,9 @@ class Experiment:
         self.train("joint", LatentModel(vae, prior), images, config)
         return vae, prior
 
-    def fresh_prior(self, vae: ConvolutionalVae, sampler: Sampler, folder: Path, draws: int) -> AEM:
+    def fresh_prior(
+        self, vae: ConvolutionalVae, sampler: LatentSampler, folder: Path, draws: int
+    ) -> AEM:
         """A new AEM that fits the latents, or the one this run began with.
 
         Written down before training: on a GPU the same latents drawn again may differ in their last
@@ -198,7 +205,7 @@ class Experiment:
         if settings.file:
             return load_prior(settings.file, vae, self.device)
 
-        def sampler(split: torch.Tensor) -> Sampler:
+        def sampler(split: torch.Tensor) -> LatentSampler:
             return aggregate_posterior(vae, split, resample=settings.resample, prior=joint)
 
         if joint is None:
@@ -229,8 +236,13 @@ def _is_finished(checkpoint: Path, steps: int) -> bool:
 
 
 def run_vae(
-    config: VaeConfig, preset: str, folder: Path, *, quiet: bool = False, report: Report = silent
-) -> Run:
+    config: VaeConfig,
+    preset: str,
+    folder: Path,
+    *,
+    quiet: bool = False,
+    report: Report = silent,
+) -> VaeRun:
     """Run all stages; leaves metrics, both models, settings, table and figure in the folder."""
     experiment = Experiment(config, folder, quiet=quiet, report=report)
     images = load_images(config.data)
@@ -261,7 +273,7 @@ def run_vae(
     )
     save_figure(figure, folder / "figure.png")
     results.evaluation.fitted_priors(prior)
-    return Run(vae, prior, results.metrics, folder)
+    return VaeRun(vae, prior, results.metrics, folder)
 
 
 class Results:
@@ -280,7 +292,7 @@ class Results:
             "train_images": len(images.train),
             "validation_images": len(images.validation),
         }
-        self.evaluation = Evaluation(
+        self.evaluation = PriorScoring(
             vae,
             images,
             config.evaluation,

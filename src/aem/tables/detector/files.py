@@ -8,7 +8,7 @@ import torch
 
 from aem.base.files import as_mapping, blaming_file, read_tensors
 from aem.errors import AemError
-from aem.tables.detector.views import Views
+from aem.tables.detector.normality import Normality
 from aem.tables.files import load_single, save_table
 
 KIND = "detector"
@@ -16,12 +16,14 @@ LOOKS = 3
 MOST_CONTAMINATED = 0.5
 
 
-def save_detector(views: Views, threshold: float, contamination: float, path: str | Path) -> None:
+def save_detector(
+    normality: Normality, threshold: float, contamination: float, path: str | Path
+) -> None:
     """Write a detector.
 
     Parameters
     ----------
-    views
+    normality
         the fitted table, with the middle and the spread of each look at its rows.
     threshold
         the score below which rows are outliers.
@@ -31,17 +33,17 @@ def save_detector(views: Views, threshold: float, contamination: float, path: st
         the file to write, whole or not at all.
     """
     detector = {
-        "middle": views.middle.tolist(),
-        "spread": views.spread.tolist(),
+        "middle": normality.middle.tolist(),
+        "spread": normality.spread.tolist(),
         "threshold": threshold,
         "contamination": contamination,
     }
-    save_table(views.table, path, KIND, detector=detector)
+    save_table(normality.table, path, KIND, detector=detector)
 
 
 def load_detector(
     path: str | Path, device: str | torch.device = "cpu"
-) -> tuple[Views, float, float]:
+) -> tuple[Normality, float, float]:
     """Read a detector: its looks, its threshold and its contamination."""
     path = Path(path)
     metadata = read_tensors(path, KIND, "model")[1]
@@ -59,4 +61,4 @@ def load_detector(
         sound = looks.shape == (2, LOOKS) and np.isfinite(looks).all() and (spread > 0).all()
         if not (sound and math.isfinite(threshold) and 0 < contamination <= MOST_CONTAMINATED):
             raise AemError("its threshold or the spread of its scores is damaged")
-    return Views(table, middle, spread), threshold, contamination
+    return Normality(table, middle, spread), threshold, contamination

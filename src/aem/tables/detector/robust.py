@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from aem.base.threads import libraries_alone
 from aem.model.mixture import central_rows
-from aem.tables.detector.views import Views
+from aem.tables.detector.normality import Normality
 from aem.tables.fit.automatic import FitSettings, FittedTable, fit_table
 
 Array = NDArray[np.float64]
@@ -54,7 +54,7 @@ def fit_robustly(
         for _ in range(CONCENTRATIONS):
             some = _some(rows[kept], seed)
             coarse = fit_table(some, columns, settings=plain, most_components=most, seed=seed)
-            level = Views.of(coarse.table, rows).score(rows)
+            level = Normality.of(coarse.table, rows).score(rows)
             kept = level >= np.quantile(level, share)
     fitted = fit_table(
         rows[kept],

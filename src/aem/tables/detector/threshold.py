@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from aem.tables.detector.views import Views
+from aem.tables.detector.normality import Normality
 from aem.tables.fit.automatic import FitSettings, fit_table
 from aem.tables.model import TableModel
 
@@ -33,7 +33,7 @@ def scores_by_fold(rows: Array, kept: NDArray[np.bool_], fitted: TableModel) -> 
     for f in range(folds):
         others = rows[kept & (fold != f)]
         again = fit_table(others, fitted.columns, settings=settings, seed=seed)
-        scores[fold == f] = Views.of(again.table, rows[fold != f]).score(rows[fold == f])
+        scores[fold == f] = Normality.of(again.table, rows[fold != f]).score(rows[fold == f])
     return scores
 
 

@@ -30,14 +30,14 @@ from aem.base.threads import libraries_alone
 from aem.config import ModelConfig, TrainConfig
 from aem.errors import AemError
 from aem.model.aem import AEM
-from aem.model.mixture import JointMixture, Rows, fit_mixture
+from aem.model.mixture import JointMixture, MixtureRows, fit_mixture
 from aem.model.transforms.base import Chain
 from aem.model.transforms.normal_scores import crowding, heavy_tailed
 from aem.model.transforms.offset import Offset
 from aem.nn.features import LOWEST_FREQUENCY, supported_frequency
 from aem.tables.discrete import Discrete, dequantise, lattice, recognise
 from aem.tables.model import TableModel
-from aem.training.checkpoint import Progress
+from aem.training.checkpoint import TrainingState
 from aem.training.loop import fit, validation_scores
 from aem.training.proposal import proposal_score, train_proposal
 
@@ -87,7 +87,7 @@ class FitSettings(Settings):
         "Training steps of the proposal, and again of the energies; 0 keeps the mixture alone.",
         at_least=0,
     )
-    batch_size: int | None = setting(None, "Rows per training step.", at_least=1)
+    batch_size: int | None = setting(None, "MixtureRows per training step.", at_least=1)
     learning_rate: float | None = setting(
         None, "The highest learning rate; the energies learn at a tenth of it.", above=0
     )
@@ -107,7 +107,7 @@ class FittedTable:
 
 
 @dataclass(frozen=True)
-class Plan:
+class FitPlan:
     """How to train the proposals, and then the energies."""
 
     proposal: TrainConfig
@@ -122,7 +122,7 @@ def fit_table(
     settings: FitSettings | None = None,
     most_components: int = MOST_COMPONENTS,
     keep_mixture: bool = False,
-    judges: NDArray[np.bool_] | None = None,
+    is_validation: NDArray[np.bool_] | None = None,
     seed: int = 0,
     device: str = "auto",
     report: Report = silent,
@@ -130,7 +130,7 @@ def fit_table(
 ) -> FittedTable:
     """Fit a model to the rows of a table without being told how.
 
-    Rows marked as `judges` say when to stop, and train nothing; otherwise some are chosen.
+    Rows marked by `is_validation` say when to stop, and train nothing; otherwise some are chosen.
     `most_components` bounds the mixture where the settings leave its size to the data; with
     `keep_mixture` it is the mixture that networks start from, whatever else would be better.
     """
@@ -142,10 +142,12 @@ def fit_table(
     refuse_extreme(x, columns)
     rng = np.random.default_rng(seed)
     discrete = recognise(x, columns)
-    model_config, plan = choose(x if judges is None else x[~judges], settings, seed, device)
+    model_config, plan = choose(
+        x if is_validation is None else x[~is_validation], settings, seed, device
+    )
     networks = plan is not None and not keep_mixture  # a detector looks at the columns as they are
     unseen_rows = min(max(len(x) // HELD_OUT, 1), MOST_HELD_OUT) if plan else 0
-    held_out = rng.permutation(len(x)) < unseen_rows if judges is None else judges
+    held_out = rng.permutation(len(x)) < unseen_rows if is_validation is None else is_validation
     raw = dequantise(x, columns, discrete, rng)
     transform = _transform(raw[~held_out], raw[held_out], columns, discrete, seed, networks)
     offsets = far_from_zero(_through(transform, x))
@@ -289,7 +291,7 @@ def far_from_zero(x: Array) -> Array:
 
 def choose(
     x: Array, settings: FitSettings, seed: int, device: str
-) -> tuple[ModelConfig, Plan | None]:
+) -> tuple[ModelConfig, FitPlan | None]:
     """Sizes of the networks and how to train them; no training for a table too small for it."""
     rows, columns = x.shape
 
@@ -328,7 +330,7 @@ def choose(
     )
     steps = given("steps", _steps(rows, columns, ENERGY_PASSES, batch, ENERGIES_AFFORDABLE))
     energy = replace(proposal, steps=steps, learning_rate=proposal.learning_rate / 10, nodes=8)
-    return model, Plan(
+    return model, FitPlan(
         *(
             replace(config, validate_every=min(max(config.steps // validations, 10), config.steps))
             for config, validations in ((proposal, 30), (energy, 20))
@@ -363,8 +365,8 @@ def choose_mixture(
     """
     columns = z.shape[1]
     splits = [(z, unseen)] if unseen is not None else _folds(z, seed)
-    folds = [(Rows(a, seed), b) for a, b in splits]
-    rows = folds[0][0] if unseen is not None else Rows(z, seed)
+    folds = [(MixtureRows(a, seed), b) for a, b in splits]
+    rows = folds[0][0] if unseen is not None else MixtureRows(z, seed)
     best = (-math.inf, 1, 0.0)
     for done, size in enumerate(sizes):
         tried, general = [], True
@@ -404,7 +406,7 @@ def _train(
     models: Sequence[AEM],
     train: Array,
     validation: Array,
-    plan: Plan,
+    plan: FitPlan,
     log_volume: float,
     quiet: bool,
 ) -> tuple[AEM, dict[str, Any]]:
@@ -416,7 +418,7 @@ def _train(
     mixture.to(device).eval()
     unseen = mixture.standardise(torch.from_numpy(validation))
     alone = best = proposal_score(mixture, unseen) + log_volume
-    model, first, scores = mixture, Progress(), []
+    model, first, scores = mixture, TrainingState(), []
     for candidate in models:
         before = {name: value.clone() for name, value in candidate.state_dict().items()}
         progress = train_proposal(candidate, train, validation, plan.proposal, best, log_volume)
@@ -425,10 +427,10 @@ def _train(
             model, best, first = candidate, progress.best_score, progress
         else:
             candidate.load_state_dict(before)
-    judges = unseen[: max(JUDGED // unseen.shape[1], 1)]
-    without = validation_scores(model, judges, None)[0] + log_volume
+    judging = unseen[: max(JUDGED // unseen.shape[1], 1)]
+    without = validation_scores(model, judging, None)[0] + log_volume
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    some = validation[: len(judges)]
+    some = validation[: len(judging)]
     progress = fit(model, train, some, plan.energy, log_volume=log_volume, quiet=quiet)
     gain = max(progress.best_score - without, 0.0)
     if not gain:

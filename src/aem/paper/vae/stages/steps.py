@@ -20,16 +20,16 @@ from aem.training.schedule import averaging_decay, cosine
 from aem.training.steps import EagerStep
 
 
-class Phase(NamedTuple):
+class StagePhase(NamedTuple):
     """What differs between steps other than numbers: a graph is captured for each."""
 
     prior_only: bool
     warped: bool
 
 
-def phase_of(step: int, config: StageConfig) -> Phase:
+def phase_of(step: int, config: StageConfig) -> StagePhase:
     """The phase a step belongs to."""
-    return Phase(step < config.prior_warmup, strength_of(step, config) > 0)
+    return StagePhase(step < config.prior_warmup, strength_of(step, config) > 0)
 
 
 def strength_of(step: int, config: StageConfig) -> float:
@@ -61,7 +61,7 @@ class StageStep(EagerStep):
         # On the device, so that a captured graph sees new values without recapture.
         self.keep, self.beta, self.strength = torch.zeros(3, device=images.device).unbind()
 
-    def phase(self, step: int) -> Phase:
+    def phase(self, step: int) -> StagePhase:
         """The phase a step belongs to."""
         return phase_of(step, self.config)
 
@@ -82,7 +82,7 @@ class StageStep(EagerStep):
 
     def run(self, indices: Int[Tensor, " B"], phase: Hashable) -> Float[Tensor, ""]:
         """Images, bound, gradient, weights."""
-        assert isinstance(phase, Phase)
+        assert isinstance(phase, StagePhase)
         x = self.batch(indices, warped=phase.warped)
         with torch.autocast(self.images.device.type, torch.bfloat16, enabled=self.bfloat16):
             loss = negative_bound(

@@ -19,10 +19,10 @@ from aem.paper.vae.stages.latent import LatentModel
 from aem.paper.vae.stages.optimiser import make_optimiser
 from aem.paper.vae.stages.steps import StageStep
 from aem.training.batches import Batches
-from aem.training.checkpoint import Progress, load_checkpoint, save_checkpoint
+from aem.training.checkpoint import TrainingState, load_checkpoint, save_checkpoint
 from aem.training.compiled import compiled
 from aem.training.display import Reporter
-from aem.training.run import Run, Validation, all_finite
+from aem.training.run import TrainingRun, Validation, all_finite
 from aem.training.steps import captured_on_gpu
 from aem.vae.bounds import draw_posterior, elbo, importance_bound
 from aem.vae.priors import log_prior
@@ -86,7 +86,7 @@ def train_stage(
     augment: AugmentConfig | None = None,
     folder: Path | None = None,
     quiet: bool = False,
-) -> Progress:
+) -> TrainingState:
     """Train in place and leave the best averaged weights in the model.
 
     With a folder the run writes checkpoints there and, started again with the same settings, goes on
@@ -113,7 +113,7 @@ def train_stage(
         ) as reporter,
     ):
         torch.manual_seed(config.seed)
-        progress = Progress(step=config.start)
+        progress = TrainingState(step=config.start)
         if checkpoint is not None and checkpoint.exists():
             progress = load_checkpoint(checkpoint, model, average, optimiser, config)
             _align(optimiser)
@@ -131,7 +131,7 @@ def train_stage(
             found = validate(average, held_out, config)
             return Validation(found["validation_score"], found["validation_elbo"], found)
 
-        Run(
+        TrainingRun(
             config,
             captured_on_gpu(step, device),
             Batches(len(images.train), config.batch_size, config.seed, device),

@@ -24,7 +24,7 @@ OUTER = (0.25, 0.5, 0.75)
 
 
 @dataclass(frozen=True)
-class Views:
+class Normality:
     """A fitted table with the middle and the spread [3] of each look over its rows."""
 
     table: TableModel
@@ -32,7 +32,7 @@ class Views:
     spread: Array
 
     @classmethod
-    def of(cls, table: TableModel, rows: Array) -> "Views":
+    def of(cls, table: TableModel, rows: Array) -> "Normality":
         """Of the rows of a table; outliers among them hardly matter."""
         if len(rows) > MOST_ROWS:
             rows = rows[np.random.default_rng(0).choice(len(rows), MOST_ROWS, replace=False)]
