@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from aem.base.settings import to_mapping
 from aem.conditionals.normalizer import Quadrature
 from aem.config import ModelConfig
 from aem.errors import AemError
@@ -81,7 +82,8 @@ class TableScores:
         state = hashlib.sha256()
         for member in self.members:
             discrete = [column.as_record() for column in member.discrete]
-            plain = [to_records(member.transform), discrete, member.columns]
+            config = to_mapping(member.model.config)
+            plain = [config, to_records(member.transform), discrete, member.columns]
             state.update(json.dumps(plain).encode())
             for name, tensor in member.model.state_dict().items():
                 state.update(name.encode())
@@ -117,7 +119,7 @@ class TableScores:
         self, x: Float[Tensor, "B D"], samples: int, seed: int = 0, watch: Watch = ignore
     ) -> Estimate:
         """The paper's score: normalisers estimated from draws, other ones for every member."""
-        total, bias = [], []
+        total, bias, watch = [], [], self._shared(watch)
         for place, member in enumerate(self.members):
             scores = importance_scores(
                 member.model,
@@ -125,7 +127,7 @@ class TableScores:
                 samples=samples,
                 seed=seed * len(self.members) + place,
                 memory=self.memory,
-                watch=self._shared(watch),
+                watch=watch,
             )
             terms = member.with_estimated_cells(scores.log_prob, x, scores.log_z)
             total.append((terms + member.transform.log_slopes(x)).sum(-1))
@@ -139,6 +141,7 @@ class TableScores:
         """Each member's bandwidth and weight of the proposal, fitted on validation rows."""
         if self.no_kernels:
             raise AemError(self.no_kernels)
+        watch = self._shared(watch)
         return [
             fit_kde(
                 m.model,
@@ -146,7 +149,7 @@ class TableScores:
                 samples=samples,
                 seed=seed,
                 memory=self.memory,
-                watch=self._shared(watch),
+                watch=watch,
             )
             for m in self.members
         ]
@@ -155,10 +158,10 @@ class TableScores:
         self, kernels: Sequence[KDE], x: Float[Tensor, "B D"], watch: Watch = ignore
     ) -> Float[Tensor, " B"]:
         """AEM-KDE."""
-        parts = []
+        parts, watch = [], self._shared(watch)
         for kernel, m in zip(kernels, self.members, strict=True):
             terms = kernel.log_prob(
-                m.model, m.transform.forward(x), memory=self.memory, watch=self._shared(watch)
+                m.model, m.transform.forward(x), memory=self.memory, watch=watch
             )
             parts.append((terms + m.transform.log_slopes(x)).sum(-1))
         return mixture_log_prob(torch.stack(parts))
