@@ -66,3 +66,16 @@ def test_scoring_asks_for_finite_numbers_only() -> None:
 def test_ordinary_extremes_are_accepted() -> None:
     for factor in (1e-20, 1e20):
         assert check_table(good() * factor + factor, for_fitting=True).shape == (20, 3)
+
+
+def test_the_table_may_be_written_to_and_is_copied_only_if_it_must_be() -> None:
+    """Memory that belongs to a data frame is not ours; PyTorch would warn of it."""
+    table = good()
+    assert check_table(table) is table
+    table.flags.writeable = False
+    found = check_table(table)
+    assert found.flags.writeable
+    np.testing.assert_array_equal(found, table)
+    backwards = check_table(good()[::-1])
+    assert backwards.flags.c_contiguous
+    assert backwards.flags.writeable

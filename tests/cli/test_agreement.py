@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -33,12 +34,13 @@ def write_prior(path: Path) -> None:
     save_prior(unnamed().model, torch.nn.Linear(1, 1), path)
 
 
-def copy(name: str) -> Callable[[Path], None]:
-    return lambda path: path.write_bytes((KEPT / name).read_bytes()) and None
+def copy(name: str) -> Callable[[Path], object]:
+    return lambda path: shutil.copy(KEPT / name, path)
 
 
-FILES: dict[str, Callable[[Path], None]] = {
-    **{name: save(make) for name, make in {**MODELS, **ENSEMBLES}.items()},
+FILES: dict[str, Callable[[Path], object]] = {
+    **{name: save(make) for name, make in MODELS.items()},
+    **{name: save(make) for name, make in ENSEMBLES.items()},
     "detector": write_detector,
     "prior": write_prior,
     **{f"0.1: {n}": copy(n) for n in ("table.aem", "detector.aem", "ensemble.safetensors")},
@@ -182,6 +184,32 @@ def test_the_order_a_model_reads_columns_in_is_not_that_of_the_table(tmp_path: P
         np.testing.assert_array_equal(getattr(found, name)[:, ::-1], getattr(expected, name))
     assert [regions[::-1] for regions in found.regions] == expected.regions
     np.testing.assert_array_equal(found.scores.log_density[:, ::-1], expected.scores.log_density)
+
+
+def test_all_commands_take_columns_without_names_as_they_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Unless the table has columns called x1 and x2: those are names."""
+    monkeypatch.chdir(tmp_path)
+    table = unnamed()
+    table.save("m.aem")
+    rows = rows_for(table)
+    expected = table.score(rows).total
+    frames = (
+        pd.DataFrame(rows, columns=["b", "a"]),
+        pd.DataFrame(rows[:, ::-1], columns=["x2", "x1"]),
+    )
+    for frame in frames:
+        frame.to_csv("rows.csv", index=False)
+        assert run(monkeypatch, "score", "m.aem", "rows.csv", "--out", "s.csv") == 0
+        np.testing.assert_array_equal(pd.read_csv("s.csv")["log_density"], expected)
+        few = ("--samples", "0", "--kde-samples", "0", "--out", "e.json")
+        assert run(monkeypatch, "evaluate", "m.aem", "rows.csv", *few) == 0
+        found = json.loads(Path("e.json").read_text())["test_log_prob"]
+        assert found == pytest.approx(expected.mean(), abs=0.02)
+    frames[0].assign(c=1.0).to_csv("rows.csv", index=False)
+    capsys.readouterr()
+    refused(["score", "m.aem", "rows.csv", "--out", "t.csv"], "column", monkeypatch, capsys)
 
 
 def test_fit_writes_what_all_commands_read(

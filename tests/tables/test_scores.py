@@ -109,7 +109,8 @@ def test_counted_values_have_no_kernels(name: str) -> None:
     with pytest.raises(AemError, match="AEM-KDE is a density of values, and this table has discre"):
         scores.fit_kde(torch.from_numpy(rows), 10)
     found = evaluate(scores, rows, samples=0, kde_samples=10)
-    assert found.kde is found.kernels is None
+    assert found.kde is None
+    assert found.kernels is None
     assert (found.set_aside, found.quadrature.rows) == (0, len(rows))
 
 
@@ -167,7 +168,7 @@ def test_the_digest_is_of_all_that_decides_a_score() -> None:
     table = table_of(NAMES)
     own = TableScores.of(table).digest()
     assert TableScores.of(table_of(NAMES)).digest() == own
-    changed = [
+    changed: list[TableModel | TableEnsemble] = [
         table_of(NAMES, seed=1),
         table.in_order(NAMES[::-1]),
         TableModel(table.model, table.transform, table.discrete[:1]),
