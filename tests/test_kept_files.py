@@ -5,7 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.support.kept_files import RUNS, about_models, about_stopped_run, machine
+from aem.base.files import FORMAT_VERSION, read_tensors, write_tensors
+from aem.model.files import OF_A_TABLE
+from tests.support.kept_files import RUNS, about_models, about_stopped_run, machine, write_models
 
 KEPT = sorted(path for path in (Path(__file__).parent / "kept").iterdir() if path.is_dir())
 # Weights trained by another processor's arithmetic drift apart, and draws with them.
@@ -48,3 +50,22 @@ def test_models_answer_as_the_version_that_wrote_them(kept: Path) -> None:
 @pytest.mark.parametrize("kept", KEPT, ids=lambda path: path.name)
 def test_a_stopped_run_goes_on(kept: Path, name: str) -> None:
     assert_answers(about_stopped_run(name, kept), kept, {name})
+
+
+@pytest.mark.filterwarnings("ignore::aem.errors.AccuracyWarning")
+@pytest.mark.parametrize("kept", [*KEPT, None], ids=lambda path: path.name if path else "present")
+def test_remarks_decide_nothing(kept: Path | None, tmp_path: Path) -> None:
+    """Of files as they were written, and written again without remarks in the present format."""
+    if kept is None:
+        kept = tmp_path / "written"
+        kept.mkdir()
+        write_models(kept)
+    bare = tmp_path / "bare"
+    for path in (*kept.glob("*.aem"), *kept.glob("*.safetensors")):
+        tensors, metadata = read_tensors(path, *OF_A_TABLE, "ensemble", "vae")
+        assert metadata["format_version"] == FORMAT_VERSION
+        write_tensors(bare / path.name, tensors, {**metadata, "about": {}})
+    found, expected = about_models(bare), about_models(kept)
+    assert found.keys() == expected.keys()
+    for name in expected:
+        np.testing.assert_array_equal(found[name], expected[name], err_msg=name)

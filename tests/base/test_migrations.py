@@ -145,7 +145,7 @@ def test_only_the_standardisation_of_an_aem_was_renamed() -> None:
         "prior.context_shift",
         "encoder.scale",
     }
-    assert metadata == {"kind": "checkpoint"}
+    assert metadata == {"kind": "checkpoint", "format_version": FORMAT_VERSION}
     tensors, _ = to_current(dict.fromkeys(names, one), {"kind": "checkpoint"}, FORMAT_VERSION)
     assert set(tensors) == set(names)
 

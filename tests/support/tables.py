@@ -53,7 +53,7 @@ def untrained(config: ModelConfig, rows: Array, columns: Sequence[str], seed: in
         for name, parameter in model.energy.named_parameters():
             if parameter.ndim > 1:
                 # A literal energy grows in no tail as fast as the proposal falls.
-                spread = 1.0 if name.startswith("final") and config.energy == "relative" else 0.3
+                spread = 4.0 if name.startswith("final") and config.energy == "relative" else 0.3
                 parameter.normal_(0, spread / parameter.shape[-1] ** 0.5)
         model.arnn.final.weight.normal_(0, 0.3 / model.arnn.final.weight.shape[-1] ** 0.5)
     return model

@@ -70,7 +70,7 @@ def test_it_is_the_mean_of_the_members_densities(orders: TableEnsemble) -> None:
 
 
 def test_it_integrates_to_one(orders: TableEnsemble) -> None:
-    a, b = np.linspace(45, 55, 61), np.linspace(-30, 30, 61)
+    a, b = np.linspace(46, 54, 61), np.linspace(-24, 24, 121)
     assert mass(orders, a, b) == pytest.approx(1.0, abs=0.01)
 
 

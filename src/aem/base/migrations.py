@@ -22,6 +22,7 @@ def to_current(tensors: Tensors, metadata: Metadata, version: int) -> tuple[Tens
     for known in sorted(MIGRATIONS):
         if version <= known:
             tensors, metadata = MIGRATIONS[known](tensors, metadata)
+            metadata = {**metadata, "format_version": known + 1}
     return tensors, metadata
 
 
@@ -54,7 +55,7 @@ def _model_from_1(metadata: Metadata) -> Metadata:
         transforms.append({"kind": "offset", "offsets": [offsets.get(n, 0.0) for n in names]})
     encoder = about.pop("stage_one", None)
     return {
-        **_format(metadata),
+        "format": metadata["format"],
         "kind": "model" if encoder is None else "prior",
         "columns": [_column(name, discrete.get(name)) for name in names],
         "transforms": transforms,
@@ -98,16 +99,12 @@ def _ensemble_from_1(metadata: Metadata) -> Metadata:
         transforms += [_normal_scores(lens, ordered) for lens in entry.get("lenses", [])]
         members.append({"transforms": transforms, "model": {"config": entry["config"]}})
     return {
-        **_format(metadata),
+        "format": metadata["format"],
         "kind": "ensemble",
         "columns": [_column(name, None) for name in names],
         "members": members,
         "about": metadata.get("about") or {},
     }
-
-
-def _format(metadata: Metadata) -> Metadata:
-    return {"format": metadata["format"], "format_version": 2}
 
 
 # From each version to the next.

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import torch
 from jaxtyping import Float
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from aem.base.checks import as_named_columns, check_table
@@ -136,7 +136,7 @@ class AEM(nn.Module):
     def for_data(
         cls,
         config: ModelConfig,
-        x: NDArray[np.floating],
+        x: ArrayLike,
         context: NDArray[np.floating] | None = None,
         columns: Sequence[str] = (),
     ) -> "AEM":
@@ -158,18 +158,18 @@ class AEM(nn.Module):
             from aem.base.frames import column_labels
 
             columns = tuple(column_labels(frame))
-        x = check_table(x, columns=columns, for_fitting=True)
-        standardisation = _standardisation(config, x)
+        rows = check_table(x, columns=columns, for_fitting=True)
+        standardisation = _standardisation(config, rows)
         context_shift = context_scale = None
         q = 0
         if context is not None:
             context = check_table(context, what="context", for_fitting=True)
-            if len(context) != len(x):
-                raise AemError(f"the context has {len(context)} rows, the data {len(x)}")
+            if len(context) != len(rows):
+                raise AemError(f"the context has {len(context)} rows, the data {len(rows)}")
             q = context.shape[1]
             context_shift = torch.from_numpy(context.mean(0)).float()
             context_scale = torch.from_numpy(context.std(0)).float()
-        fields = {**config.__dict__, "features": x.shape[1], "context_features": q}
+        fields = {**config.__dict__, "features": rows.shape[1], "context_features": q}
         model = cls(
             ModelConfig(**fields),
             standardisation=standardisation,
@@ -181,7 +181,7 @@ class AEM(nn.Module):
             spans = standardisation.spans
             model.arnn.sums.copy_(spans / torch.linalg.vector_norm(spans, dim=1, keepdim=True))
         if config.frequencies:
-            z = model.standardise(torch.from_numpy(x)).numpy()
+            z = model.standardise(torch.from_numpy(rows)).numpy()
             ladders = torch.from_numpy(choose_frequencies(z, config.frequencies))
             model.embedding.frequencies.copy_(ladders)
         return model

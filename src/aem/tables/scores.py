@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from aem.base.progress import Report, part_of, silent
+from aem.base.settings import to_mapping
 from aem.conditionals.normalizer import Quadrature
 from aem.config import ModelConfig
 from aem.errors import AemError
@@ -82,7 +83,8 @@ class TableScores:
         state = hashlib.sha256()
         for member in self.members:
             discrete = [column.as_record() for column in member.discrete]
-            plain = [to_records(member.transform), discrete, member.columns]
+            config = to_mapping(member.model.config)
+            plain = [config, to_records(member.transform), discrete, member.columns]
             state.update(json.dumps(plain).encode())
             for name, tensor in member.model.state_dict().items():
                 state.update(name.encode())

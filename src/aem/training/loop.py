@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from jaxtyping import Float
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from aem.base.checks import check_table
@@ -61,8 +61,8 @@ def validation_scores(
 @alone()
 def fit(
     model: AEM,
-    train: NDArray[np.floating],
-    validation: NDArray[np.floating],
+    train: ArrayLike,
+    validation: ArrayLike,
     config: TrainConfig | None = None,
     *,
     context: NDArray[np.floating] | None = None,
@@ -72,6 +72,8 @@ def fit(
     quiet: bool = False,
 ) -> TrainingState:
     """Fit a model in place and leave the best averaged weights in it.
+
+    Rows are arrays, or data frames, whose columns are matched by name.
 
     Where the rows are what a map made of others, `log_volume` is what the log densities of those are
     more, in the mean; it is in all scores.
@@ -87,8 +89,8 @@ def fit(
     model.to(device).train()
     rows = _prepare(model, train, "training data")
     held_out = _prepare(model, validation, "validation data")
-    row_context = _prepare_context(model, context, len(train), device)
-    held_out_context = _prepare_context(model, validation_context, len(validation), device)
+    row_context = _prepare_context(model, context, len(rows), device)
+    held_out_context = _prepare_context(model, validation_context, len(held_out), device)
 
     average = copy.deepcopy(model).eval().requires_grad_(False)
     bfloat16 = use_bfloat16(config.precision, device)
@@ -139,7 +141,7 @@ def fit(
     return progress
 
 
-def _prepare(model: AEM, values: NDArray[np.floating], what: str) -> Float[Tensor, "N D"]:
+def _prepare(model: AEM, values: ArrayLike, what: str) -> Float[Tensor, "N D"]:
     table = check_table(values, columns=model.columns, features=model.config.features, what=what)
     if not len(table):
         raise AemError(f"the {what} has no rows")

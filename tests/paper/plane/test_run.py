@@ -81,6 +81,13 @@ def test_reproduce_writes_everything(
     assert (out / "figure.png").read_bytes().startswith(b"\x89PNG")
     model = load_model(out / "model.safetensors")
     assert torch.isfinite(model().log_prob(torch.tensor([[0.3, 0.4]]))).all()
+    # Other commands open the model.
+    file, drawn, page = (str(out / n) for n in ("model.safetensors", "drawn.csv", "page.html"))
+    assert run(monkeypatch, "sample", file, "-n", "30", "--out", drawn) == 0
+    assert run(monkeypatch, "score", file, drawn, "--explain", "--out", str(out / "why.csv")) == 0
+    assert run(monkeypatch, "report", file, drawn, "--out", page) == 0
+    few = ("--rows", "20", "--samples", "0", "--kde-samples", "0")
+    assert run(monkeypatch, "evaluate", file, task, *few) == 0
     # What ran is written beside the result, and can be run again.
     again = tmp_path / "again"
     config = str(out / "config.toml")

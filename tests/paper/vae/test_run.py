@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -20,6 +21,7 @@ from aem.paper.vae.files import load_stage, load_vae
 from aem.paper.vae.images import Images, load_images
 from aem.paper.vae.table import PUBLISHED
 from aem.vae import load_prior
+from tests.support.running import run as command
 
 TINY = (
     "vae.latents=4",
@@ -101,6 +103,16 @@ def test_a_run_leaves_everything(
     vae = load_vae(out / "vae.safetensors")
     prior = load_prior(out / "prior.safetensors", vae)
     assert vae.logits(prior().sample((2,))).shape == (2, 1, 28, 28)
+
+    # Other commands open the priors: as densities of latents.
+    latents, found = tmp_path / "latents.csv", tmp_path / "found.json"
+    for file in out.glob("*prior.safetensors"):
+        assert command(monkeypatch, "sample", str(file), "-n", "20", "--out", str(latents)) == 0
+        assert command(monkeypatch, "score", str(file), str(latents), "--out", str(found)) == 0
+        score = np.mean([row["log_density"] for row in json.loads(found.read_text())])
+        few = ("--samples", "0", "--kde-samples", "0", "--out", str(found))
+        assert command(monkeypatch, "evaluate", str(file), str(latents), *few) == 0
+        assert json.loads(found.read_text())["test_log_prob"] == pytest.approx(score, abs=0.02)
 
     # The same command again trains nothing and finds the same numbers.
     before = numbers(out)

@@ -121,7 +121,7 @@ class Evaluator:
             record["importance"] = describe_importance(importance, log_q, samples) | {
                 "above_quadrature": difference(importance, quadrature)
             }
-        if settings.kde_rows:
+        if settings.kde_rows and not scores.no_kernels:
             kernels = self._kernels()
             scored = score(
                 "kde",
