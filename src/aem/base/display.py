@@ -26,7 +26,6 @@ class Progress:
             MofNCompleteColumn(),
             TimeRemainingColumn(),
             console=console,
-            disable=not self.live,
             transient=True,
         )
         self.tasks: dict[str, tuple[TaskID, float]] = {}  # bar and start of each piece of work
@@ -34,7 +33,8 @@ class Progress:
         self.last = ""
 
     def __enter__(self) -> Self:
-        self.bars.start()
+        if self.live:  # elsewhere some versions of rich would end them with an empty line
+            self.bars.start()
         return self
 
     def __exit__(
@@ -43,7 +43,8 @@ class Progress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.bars.stop()
+        if self.live:
+            self.bars.stop()
         if isinstance(error, KeyboardInterrupt) and self.last:
             raise Interrupted(f"interrupted after {self.last}") from None
 

@@ -26,7 +26,6 @@ class Reporter:
             TextColumn("loss {task.fields[loss]}  validation {task.fields[validation]}"),
             TimeRemainingColumn(),
             console=self.console,
-            disable=not self.live,
         )
         self.task = self.bar.add_task("training", total=steps, loss="…", validation="…")
         self.writer = None
@@ -36,7 +35,8 @@ class Reporter:
             self.writer = SummaryWriter(str(tensorboard))
 
     def __enter__(self) -> Self:
-        self.bar.start()
+        if self.live:  # elsewhere some versions of rich would end it with an empty line
+            self.bar.start()
         return self
 
     def __exit__(
@@ -45,7 +45,8 @@ class Reporter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.bar.stop()
+        if self.live:
+            self.bar.stop()
         if self.writer is not None:
             self.writer.close()
 
