@@ -36,6 +36,7 @@ from aem.base.files import write_json
 from aem.base.provenance import provenance
 from aem.errors import AemError
 from benchmarks.neighbours import neighbours
+from benchmarks.places import commit_of
 from benchmarks.speed import contended
 
 SCRIPT = Path(contended.__file__).resolve()
@@ -309,13 +310,6 @@ def make_model(source: Path, path: Path) -> None:
     """Train the model that is scored and drawn from, with one thread."""
     command = [sys.executable, str(SCRIPT), "model", str(path)]
     subprocess.run(command, check=True, env=environment(os.environ, source, "one"))
-
-
-def commit_of(checkout: Path) -> str | None:
-    """The commit of an older checkout."""
-    command = ["git", "-C", str(checkout), "rev-parse", "--short=12", "HEAD"]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    return found.stdout.strip() or None
 
 
 def run(plan: Plan, before: Path | None, out: Path, preset: str) -> list[Measurement]:

@@ -209,11 +209,35 @@ def busy_target(comparison: dict[str, Any] | None) -> str:
     return f"≥ {comparison['target']}{verdict}"
 
 
+def starting_table() -> str:
+    """Seconds until the program has answered; an older checkout first."""
+    record = result("bench/starting")
+    if record is None:
+        return "Not measured yet: `python -m benchmarks.speed.starting`.\n"
+    medians: dict[str, dict[str, float]] = {}
+    for m in record["measurements"]:
+        medians.setdefault(m["start"], {})[m["tree"]] = m["median"]
+    header, rows, before = ["command", "now, s"], [], ""
+    if record["before_commit"] is not None:
+        header += ["before, s", "times as fast"]
+        before = f", before: {record['before_commit']}"
+    for start, by in medians.items():
+        rows.append([f"`{start}`", figure(by["after"])])
+        if "before" in by:
+            rows[-1] += [figure(by["before"]), f"{by['before'] / by['after']:.1f}"]
+    about = (
+        f"\n`{record['command']}`, {record['device']}, {record['cores']} cores, "
+        f"commit {record['commit']}{before}, {record['seconds']:.0f} s.\n"
+    )
+    return markdown(header, rows) + about
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "speed_authors": authors_table,
     "speed_busy": busy_table,
     "speed_precision": precision_table,
     "speed_runs": runs_table,
+    "speed_starting": starting_table,
     "speed_step": lambda: by_device(step_table),
     "speed_score": lambda: by_device(lambda run: rate_table(run, "score")),
     "speed_sample": lambda: by_device(lambda run: rate_table(run, "sample")),
