@@ -1,76 +1,87 @@
-# Two commands do everything by themselves: `make demo` and `make test`.
+# Everything goes through here. `make help` lists the targets: a line "name: ...  ## what it does" each.
 PYTHON ?= python3
 VENV := .venv
+WHEEL := .venv-wheel
 BIN := $(VENV)/bin
+DIST := build/dist
+# Torch is pinned in constraints.txt; every install goes through it.
+INSTALL := bin/pip install --quiet --disable-pip-version-check -c constraints.txt
+PINNED := pyproject.toml constraints.txt
 AEM_DATA ?= $(wildcard ../shared/data)
 export AEM_DATA
 
-.PHONY: help demo test lint types unit clean
+.PHONY: help demo test lint types unit packages same-numbers test-settings results examples \
+	docs bench bench-accuracy clean
 
-help:
-	@echo "make demo   learn the spirals and draw them (about two minutes)"
-	@echo "make test   lint, type-check and test"
-	@echo "make bench  measure speed beside the textbook and zuko (about ten minutes on a CPU)"
-	@echo "make bench-accuracy  densities and anomalies out of the box, beside others (hours)"
-	@echo "make docs   build the documentation site"
-	@echo "make clean  remove what was installed and built"
+help:  ## this list
+	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | \
+		while IFS='|' read -r name what; do printf '%-20s %s\n' "$$name" "$$what"; done
 
-# Torch is pinned in constraints.txt; every install goes through it.
-$(VENV)/installed: pyproject.toml constraints.txt
+$(VENV)/installed: $(PINNED)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(VENV)/$(INSTALL) -e '.[dev]'
 	touch $@
 
-demo: $(VENV)/installed
+demo: $(VENV)/installed  ## learn the spirals and draw them (about two minutes)
 	$(BIN)/aem reproduce spirals --preset fast --out runs/demo
 	@echo "The picture: runs/demo/figure.png"
 
-test: lint types unit
+test: lint types unit packages  ## lint, type-check, test, and use the wheel by itself
 
-lint: $(VENV)/installed
+lint: $(VENV)/installed  ## style, and tables in the docs that are not those of results/
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m tools.render --check
 
-types: $(VENV)/installed
+types: $(VENV)/installed  ## mypy
 	$(BIN)/mypy
 
-unit: $(VENV)/installed
+unit: $(VENV)/installed  ## the suite
 	$(BIN)/pytest -n 2
 
+# An environment of its own, with what pip installs for the library and no more: nothing of .venv is seen.
+# Torch takes a minute to install, so it is kept until dependencies change; the wheel is always a new one.
+$(WHEEL)/installed: $(PINNED)
+	$(PYTHON) -m venv --clear $(WHEEL)
+	$(WHEEL)/$(INSTALL) .
+	touch $@
+
+packages: $(VENV)/installed $(WHEEL)/installed  ## build wheel and sdist, and use the wheel by itself
+	rm -rf $(DIST) && mkdir -p $(DIST)
+	$(BIN)/python -m build --no-isolation --outdir $(DIST) . > build/log 2>&1 || (cat build/log; false)
+	$(BIN)/twine check --strict $(DIST)/*
+	$(WHEEL)/$(INSTALL) --no-deps --force-reinstall $(DIST)/*.whl
+	$(BIN)/python -m tools.check_packages $(DIST) $(WHEEL)
+
 # The tests of promises that must hold on any machine.
-.PHONY: same-numbers test-settings
-same-numbers: $(VENV)/installed
-	$(BIN)/pytest -n 2 tests/test_same_numbers.py tests/base/test_threads.py tests/model/test_distribution.py tests/nn/kernels tests/training
+same-numbers: $(VENV)/installed  ## the tests of numbers that must not depend on the machine
+	$(BIN)/pytest -n 2 tests/test_same_numbers.py tests/base/test_threads.py tests/model/test_distribution.py \
+		tests/nn/kernels tests/training
 
 test-settings: $(VENV)/installed  ## the suite under other instructions, threads and loads (an hour)
 	$(BIN)/python -m benchmarks.claims.suite_settings
 
-clean:
-	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache
-
-.PHONY: results
-results: $(VENV)/installed  ## write the tables in README and docs from results/
+results: $(VENV)/installed  ## write the tables of README and docs from results/
 	$(BIN)/python -m tools.render
 	$(BIN)/python -m tools.gallery
 
-# zuko is only compared with, so it is no dependency; without it the benchmark says so and goes on.
-.PHONY: bench
-bench: $(VENV)/installed  ## speed side by side; BENCH="--quick --device cpu" and the like
-	-$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt zuko
-	$(BIN)/python -m benchmarks.speed.compare $(BENCH)
+examples: $(VENV)/installed  ## run the examples of the documentation and write what they print
+	$(BIN)/python -m tools.examples
 
-.PHONY: bench-accuracy
-bench-accuracy: $(VENV)/installed  ## densities and anomalies out of the box, beside others (hours)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
-	$(BIN)/python -m benchmarks.accuracy.densities $(TABLES)
-	$(BIN)/python -m benchmarks.accuracy.anomalies
-
-.PHONY: docs examples
-docs: $(VENV)/installed  ## the site, into site/
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+docs: $(VENV)/installed  ## the documentation, into site/
+	$(VENV)/$(INSTALL) -e '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "The site: site/index.html"
 
-examples: $(VENV)/installed  ## run the examples of the documentation and write what they print
-	$(BIN)/python -m tools.examples
+# zuko is only compared with: where it does not install, the benchmark says so and goes on.
+bench: $(VENV)/installed  ## speed beside the textbook and zuko (ten minutes); BENCH="--quick --device cpu"
+	-$(VENV)/$(INSTALL) -e '.[bench]'
+	$(BIN)/python -m benchmarks.speed.compare $(BENCH)
+
+bench-accuracy: $(VENV)/installed  ## densities and anomalies out of the box, beside others (hours)
+	$(VENV)/$(INSTALL) -e '.[bench]'
+	$(BIN)/python -m benchmarks.accuracy.densities $(TABLES)
+	$(BIN)/python -m benchmarks.accuracy.anomalies
+
+clean:  ## remove what was installed and built; runs/ is yours and stays
+	rm -rf $(VENV) $(WHEEL) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
