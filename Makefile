@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 WHEEL := .venv-wheel
+OLDEST := .venv-oldest
 BIN := $(VENV)/bin
 DIST := build/dist
 # Torch is pinned in constraints.txt; every install goes through it.
@@ -10,7 +11,7 @@ PINNED := pyproject.toml constraints.txt
 AEM_DATA ?= $(wildcard ../shared/data)
 export AEM_DATA
 
-.PHONY: help demo test lint types unit packages same-numbers test-settings results examples \
+.PHONY: help demo test lint types unit packages same-numbers test-settings test-oldest results examples \
 	docs bench bench-accuracy clean
 
 help:  ## this list
@@ -61,6 +62,15 @@ same-numbers: $(VENV)/installed  ## the tests of numbers that must not depend on
 test-settings: $(VENV)/installed  ## the suite under other instructions, threads and loads (an hour)
 	$(BIN)/python -m benchmarks.claims.suite_settings
 
+$(OLDEST)/installed: $(PINNED) tools/lower_bounds.py
+	$(PYTHON) -m venv --clear $(OLDEST)
+	$(PYTHON) -m tools.lower_bounds > $(OLDEST)/oldest.txt
+	$(OLDEST)/$(INSTALL) -c $(OLDEST)/oldest.txt -e '.[test]'
+	touch $@
+
+test-oldest: $(OLDEST)/installed  ## the suite with the oldest versions that pyproject.toml allows
+	$(OLDEST)/bin/pytest -n 2
+
 results: $(VENV)/installed  ## write the tables of README and docs from results/
 	$(BIN)/python -m tools.render
 	$(BIN)/python -m tools.gallery
@@ -84,4 +94,4 @@ bench-accuracy: $(VENV)/installed  ## densities and anomalies out of the box, be
 	$(BIN)/python -m benchmarks.accuracy.anomalies
 
 clean:  ## remove what was installed and built; runs/ is yours and stays
-	rm -rf $(VENV) $(WHEEL) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(WHEEL) $(OLDEST) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
