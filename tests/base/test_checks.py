@@ -2,6 +2,7 @@ import re
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import ArrayLike
 
 from aem.base.checks import check_table
@@ -66,3 +67,16 @@ def test_scoring_asks_for_finite_numbers_only() -> None:
 def test_ordinary_extremes_are_accepted() -> None:
     for factor in (1e-20, 1e20):
         assert check_table(good() * factor + factor, for_fitting=True).shape == (20, 3)
+
+
+def test_pytorch_takes_what_was_checked() -> None:
+    locked = good()
+    locked.flags.writeable = False
+    for table in (locked, good()[::-1], np.asfortranarray(good()), np.ma.array(good())):
+        checked = check_table(table)
+        assert checked.flags.writeable and checked.flags.c_contiguous
+        assert type(checked) is np.ndarray
+        assert np.array_equal(checked, np.asarray(table))
+        torch.from_numpy(checked)
+    unlocked = good()
+    assert check_table(unlocked) is unlocked, "no copy where none is needed"

@@ -20,8 +20,9 @@ def check_table(
 ) -> NDArray[np.float64]:
     """Return the values as a float64 [B, D] array, or raise an `AemError` naming the culprit."""
     try:
-        # In one piece: PyTorch takes no view that runs backwards.
-        table = np.asarray(values, dtype=np.float64, order="C")
+        # In one piece and writable: PyTorch takes no view that runs backwards, and warns of memory
+        # that it must not write to.
+        table = np.require(values, np.float64, ("ENSUREARRAY", "C", "WRITEABLE"))
     except (TypeError, ValueError) as error:
         raise AemError(f"the {what} must be numbers: {error}") from error
     if table.ndim != 2:
