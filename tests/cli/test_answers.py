@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from aem import AEMDensity, TableModel
-from tests.support.running import COLUMNS, GOOD, read, refused, run
+from tests.support.running import COLUMNS, GOOD, read, read_text, refused, run
 
 
 def test_from_a_table_to_answers(
@@ -25,7 +25,7 @@ def test_from_a_table_to_answers(
     assert "178 rows × 3 columns" in said
     assert "'magnesium' is discrete (whole numbers)" in said
     assert run(monkeypatch, "score", "new.model", "wine.csv") == 0
-    scores = pd.read_csv(io.BytesIO(capsysbinary.readouterr().out), float_precision="round_trip")
+    scores = read_text(io.BytesIO(capsysbinary.readouterr().out))
     table = TableModel.load(folder / "new.model")
     np.testing.assert_array_equal(
         scores["log_density"], table.score(wine.to_numpy(dtype=float)).total
@@ -33,12 +33,12 @@ def test_from_a_table_to_answers(
     np.testing.assert_array_equal(scores["log_density"], fitted.score_samples(wine))
     np.testing.assert_array_equal(scores["error"], table.score(wine.to_numpy(dtype=float)).error)
     assert run(monkeypatch, "sample", "new.model", "-n", "7") == 0
-    drawn = pd.read_csv(io.BytesIO(capsysbinary.readouterr().out), float_precision="round_trip")
+    drawn = read_text(io.BytesIO(capsysbinary.readouterr().out))
     assert list(drawn.columns) == COLUMNS
     np.testing.assert_array_equal(drawn.to_numpy(), table.sample(7, 0))
     resampled = ("sample", "new.model", "-n", "7", "--method", "resample", "--proposals", "3")
     assert run(monkeypatch, *resampled) == 0
-    drawn = pd.read_csv(io.BytesIO(capsysbinary.readouterr().out))
+    drawn = read_text(io.BytesIO(capsysbinary.readouterr().out))
     expected = table.sample(7, 0, method="resample", proposals=3)
     np.testing.assert_array_equal(drawn.to_numpy(), expected)
     assert run(monkeypatch, "sample", "new.model", "-n", "7", "--method", "magic") == 2

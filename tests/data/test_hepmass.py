@@ -40,9 +40,9 @@ def test_signal_of_the_first_rows_is_read(tmp_path: Path) -> None:
     expected = events[:40][events[:40, 0] == 1, 1:27]
     for name in ("1000_train.csv", "1000_train.csv.gz"):
         path = write_csv(tmp_path / name, events, named_features=26)
-        np.testing.assert_array_equal(hepmass.read_signal(path, max_rows=40), expected)
+        np.testing.assert_allclose(hepmass.read_signal(path, max_rows=40), expected, rtol=1e-15)
     path = write_csv(tmp_path / "1000_test.csv", events, named_features=27)
-    np.testing.assert_array_equal(hepmass.read_signal(path, max_rows=40), expected)
+    np.testing.assert_allclose(hepmass.read_signal(path, max_rows=40), expected, rtol=1e-15)
 
 
 def test_recipe_keeps_continuous_columns_and_the_order_of_rows(tmp_path: Path) -> None:
