@@ -29,10 +29,10 @@ def places(names: Sequence[str], wanted: Sequence[str], what: str = "the data") 
     what
         how errors call the data.
     """
-    if list(wanted) == unnamed(len(wanted)) and len(names) == len(wanted):
-        return (
-            [names.index(n) for n in wanted] if set(names) == set(wanted) else [*range(len(names))]
-        )
+    if list(wanted) == unnamed(len(wanted)) and set(names) != set(wanted):
+        if len(names) != len(wanted):
+            raise TableError(f"{what} has {len(names)} columns, the model has {len(wanted)}")
+        return [*range(len(names))]
     missing = [name for name in wanted if name not in names]
     if missing:
         raise TableError(
