@@ -18,6 +18,7 @@ PAGES = (
     "docs/experiments.md",
     "docs/exactness.md",
     "docs/vae.md",
+    "docs/howto/proposals.md",
 )
 MARKED = re.compile(r"(<!-- results:(\w+) -->\n).*?(<!-- /results -->)", re.DOTALL)
 
