@@ -30,7 +30,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[TableConfig]:
         }
 
     monkeypatch.setattr(tune, "attempt", attempt)
-    monkeypatch.setattr(tune, "load_table", lambda _: None)
+    monkeypatch.setattr(tune, "load_splits", lambda _: None)
     monkeypatch.setattr(miniboone_trials, "TRIALS", TRIALS)
     return done
 

@@ -16,7 +16,7 @@ from benchmarks.claims import tune as module
 def tune(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     ladders = {"model.dropout": (0.0, 0.1, 0.2, 0.3), "train.weight_decay": (0.0, 0.01, 0.1)}
     monkeypatch.setattr(module, "LADDERS", ladders)
-    monkeypatch.setattr(module, "load_table", lambda _: None)
+    monkeypatch.setattr(module, "load_splits", lambda _: None)
     return module
 
 

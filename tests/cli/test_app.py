@@ -18,7 +18,7 @@ def interrupt(*_: object, **__: object) -> None:
     ("where", "said"),
     [
         ("aem.cli.app.run", "aem: interrupted\n"),  # as while modules are imported
-        ("aem.cli.fit.read_rows", "aem: interrupted\n"),
+        ("aem.cli.fit.read_input", "aem: interrupted\n"),
         ("aem.tables.fit.automatic.fit_mixture", "aem: interrupted\n"),
         ("aem.tables.fit.automatic.train_proposal", "aem: interrupted after mixture: 1 of 1\n"),
         ("aem.training.steps.EagerStep.__call__", "aem: interrupted at step 0\n"),

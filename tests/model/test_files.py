@@ -150,8 +150,8 @@ def rewritten(
             "'new'; .* a newer version of aem$",
         ),
         (
-            lambda m, t: m["model"]["config"].update(proposal="student_t"),
-            "'student_t'; .* a newer version of aem$",
+            lambda m, t: m["model"]["config"].update(proposal="hyperbolic"),
+            "'hyperbolic'; .* a newer version of aem$",
         ),
         (
             lambda m, t: m["model"]["config"].update(energy_input="residual"),

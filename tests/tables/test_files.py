@@ -271,8 +271,8 @@ NEWER: dict[str, tuple[Change, str]] = {
         "is of kind 'category', which this aem does not know: .*newer version",
     ),
     "proposal": (
-        lambda m: entries(m)[-1]["model"]["config"].update(proposal="logistic"),
-        "'logistic'.*newer version",
+        lambda m: entries(m)[-1]["model"]["config"].update(proposal="hyperbolic"),
+        "'hyperbolic'.*newer version",
     ),
     "setting": (
         lambda m: entries(m)[-1]["model"]["config"].update(depth=3),
