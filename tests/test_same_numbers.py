@@ -18,7 +18,8 @@ from aem import AEM, AEMOutlierDetector, ModelConfig, TableModel, set_threads
 from aem.evaluation.side_by_side import evaluate
 from aem.model.mixture import fit_mixture
 from aem.nn.rowwise import FEW, MANY, in_blocks, products
-from aem.tables.fit.automatic import FitSettings, fit_table
+from aem.tables.fit.automatic import fit_table
+from aem.tables.fit.settings import FitSettings
 from aem.tables.scores import TableScores
 from aem.training import fit
 from aem.training.loop import validation_scores

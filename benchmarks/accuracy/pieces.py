@@ -16,7 +16,7 @@ import torch
 from aem.base.files import write_json
 from aem.base.provenance import command_line, provenance
 from aem.errors import AemError
-from aem.tables.fit.automatic import FitSettings
+from aem.tables.fit.settings import FitSettings
 
 CPUINFO = Path("/proc/cpuinfo")
 OWN = ("command", "seconds")  # a piece's alone; all else that tells its origin is common

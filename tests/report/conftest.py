@@ -11,7 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from aem.report import BuiltReport, Limits, build, render
-from aem.tables.fit.automatic import FitSettings, fit_table
+from aem.tables.fit.automatic import fit_table
+from aem.tables.fit.settings import FitSettings
 from aem.tables.model import TableModel
 
 HOSTILE = (

@@ -19,7 +19,8 @@ from aem.report.histograms import marginal
 from aem.report.numbers import pack, shown_range
 from aem.report.scores import screen
 from aem.report.training import training_record
-from aem.tables.fit.automatic import FitSettings, fit_table
+from aem.tables.fit.automatic import fit_table
+from aem.tables.fit.settings import FitSettings
 from aem.tables.model import TableModel
 
 from .conftest import HOSTILE, LIMITS

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from aem.tables.discrete import Discrete, dequantise, recognise
-from aem.tables.fit.automatic import FitSettings, fit_table
+from aem.tables.fit.automatic import fit_table
+from aem.tables.fit.settings import FitSettings
 from aem.tables.model import TableModel
 
 RNG = np.random.default_rng(0)

@@ -16,7 +16,8 @@ from aem.cli.streams import read_input
 from aem.errors import AemError
 from aem.model.transforms.normal_scores import NormalScores
 from aem.model.transforms.records import to_records
-from aem.tables.fit.automatic import FEWEST_ROWS_TO_TRAIN, FitSettings, fit_table
+from aem.tables.fit.automatic import FEWEST_ROWS_TO_TRAIN, fit_table
+from aem.tables.fit.settings import FitSettings
 from aem.tables.model import TableModel
 
 EPILOG = """

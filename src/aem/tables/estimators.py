@@ -31,7 +31,8 @@ from aem.tables.detector.normality import Normality
 from aem.tables.detector.robust import FEWEST_ROWS, fit_robustly
 from aem.tables.detector.threshold import quantile, scores_by_fold, scores_of_groups, threshold
 from aem.tables.files import load_single
-from aem.tables.fit.automatic import FitSettings, fit_table
+from aem.tables.fit.automatic import fit_table
+from aem.tables.fit.settings import FitSettings
 from aem.tables.model import TableModel
 from aem.tables.queries.explain import as_columns, explain
 

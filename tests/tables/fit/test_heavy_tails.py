@@ -9,7 +9,8 @@ from aem.cli.fit import sentences
 from aem.errors import AemError
 from aem.model.files import load_model
 from aem.model.transforms.normal_scores import NormalScores
-from aem.tables.fit.automatic import FitSettings, fit_table
+from aem.tables.fit.automatic import fit_table
+from aem.tables.fit.settings import FitSettings
 from aem.tables.model import TableModel
 from aem.tables.queries.explain import explain
 

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from aem.base.threads import libraries_alone
 from aem.model.mixture import central_rows
 from aem.tables.detector.normality import Normality
-from aem.tables.fit.automatic import FitSettings, FittedTable, fit_table
+from aem.tables.fit.automatic import FittedTable, fit_table
+from aem.tables.fit.settings import FitSettings
 
 Array = NDArray[np.float64]
 

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aem.tables.detector.normality import Normality
-from aem.tables.fit.automatic import FitSettings, fit_table
+from aem.tables.fit.automatic import fit_table
+from aem.tables.fit.settings import FitSettings
 from aem.tables.model import TableModel
 
 Array = NDArray[np.float64]

@@ -25,7 +25,7 @@ from torch import Tensor
 from aem.base.checks import check_table, refuse_extreme
 from aem.base.devices import choose_device
 from aem.base.progress import Report, silent
-from aem.base.settings import SEEDS, Settings, setting, to_mapping
+from aem.base.settings import SEEDS, to_mapping
 from aem.base.threads import libraries_alone
 from aem.config import ModelConfig, TrainConfig
 from aem.errors import AemError
@@ -36,6 +36,7 @@ from aem.model.transforms.normal_scores import crowding, heavy_tailed
 from aem.model.transforms.offset import Offset
 from aem.nn.features import LOWEST_FREQUENCY, supported_frequency
 from aem.tables.discrete import Discrete, dequantise, lattice, recognise
+from aem.tables.fit.settings import FitSettings
 from aem.tables.model import TableModel
 from aem.training.checkpoint import TrainingState
 from aem.training.loop import fit, validation_scores
@@ -72,30 +73,6 @@ MOST_STARTS = 8
 DRAWS = 8  # of every discrete value from its cell: a network must not learn one draw by heart
 MOST_DRAWN_ROWS = 200_000
 FAR = 1e4  # deviations from zero: single precision has seven digits
-
-
-@dataclass(frozen=True)
-class FitSettings(Settings):
-    """What a user may set of an automatic fit; None leaves it to the data."""
-
-    components: int | None = setting(
-        None, "Gaussians of the mixture that the proposals start from.", at_least=1
-    )
-    hidden: int | None = setting(None, "Units of the autoregressive network.", at_least=1)
-    steps: int | None = setting(
-        None,
-        "Training steps of the proposal, and again of the energies; 0 keeps the mixture alone.",
-        at_least=0,
-    )
-    batch_size: int | None = setting(None, "MixtureRows per training step.", at_least=1)
-    learning_rate: float | None = setting(
-        None, "The highest learning rate; the energies learn at a tenth of it.", above=0
-    )
-    dropout: float | None = setting(
-        None, "Share of the units that training leaves out.", at_least=0, below=1
-    )
-    weight_decay: float | None = setting(None, "Decoupled weight decay.", at_least=0)
-    frequencies: int | None = setting(None, "Fourier features of each value.", at_least=0)
 
 
 @dataclass(frozen=True)
