@@ -39,10 +39,10 @@ def evaluate(
         typer.Option(help="Rows that fit AEM-KDE; without any, a tenth of a file is set aside."),
     ] = None,
     samples: Annotated[
-        int, typer.Option(help="Importance samples a conditional; 0: none. The paper: 20,000.")
+        int, typer.Option(help="Importance samples per conditional; 0: none. The paper: 20,000.")
     ] = IMPORTANCE_SAMPLES,
     kde_samples: Annotated[
-        int, typer.Option(help="Kernels a conditional; 0: no AEM-KDE. The paper: 20,000.")
+        int, typer.Option(help="Kernels per conditional; 0: no AEM-KDE. The paper: 20,000.")
     ] = KDE_SAMPLES,
     tolerance: Annotated[
         float, typer.Option(help="Largest error of a row's log density, in nats.")
@@ -173,7 +173,7 @@ def _show(result: SideBySide, title: str, limit: float | None) -> None:
         "proposal": "proposal",
         "truth": "the true density",
     }
-    table = Table(title=f"{escape(title)}: log-likelihood a row, in nats", title_justify="left")
+    table = Table(title=f"{escape(title)}: log-likelihood per row, in nats", title_justify="left")
     table.add_column("score")
     errors = {"quadrature": f"≤ {result.error:.0e}"}
     if result.importance_noise is not None:
@@ -200,7 +200,7 @@ def sentences(result: SideBySide, limit: float | None = None) -> list[str]:
     settled = result.settled
     change = (
         f"by {settled.moved:.1e} nats when the nodes rose from {settled.nodes[0]:,.0f} to"
-        f" {settled.nodes[1]:,.0f} a conditional; it had claimed an error of {settled.claimed:.1e}"
+        f" {settled.nodes[1]:,.0f} per conditional; it had claimed an error of {settled.claimed:.1e}"
     )
     lines = []
     if settled.held_still:

@@ -91,7 +91,7 @@ class Conditionals:
 
     @property
     def highest_frequency(self) -> Float[Tensor, "*B"]:
-        """Of the waves the network has of x, a conditional; zero where it has none."""
+        """Of the waves the network has of x, per conditional; zero where it has none."""
         like = self.projected[..., 0]
         if not self.frequencies.shape[-1]:
             return torch.zeros_like(like)

@@ -1,4 +1,4 @@
-"""Estimates of log p for training: a few random nodes a conditional.
+"""Estimates of log p for training: a few random nodes per conditional.
 
 *importance* is the paper's: Ẑ = mean of w at S draws of the proposal.
 

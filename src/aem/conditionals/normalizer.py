@@ -30,7 +30,7 @@ CACHED = {"cpu": 34 * MANY}
 PANEL_BYTES = 2048  # a panel with its node values, several times over while panels are rearranged
 # Literal energies may be large everywhere; below this exp() is about to leave the normal numbers.
 SMALLEST_LOG = -600.0
-# Nats a conditional. A float32 energy errs by some 1e-6 at a node and hardly in the mean: log Z of
+# Nats per conditional. A float32 energy errs by some 1e-6 at a node and hardly in the mean: log Z of
 # trained and of random models moved by 1e-7. It serves for tolerances a hundred times as large.
 SINGLE_SUFFICES = 1e-5
 # Conditionals a thread integrates together, at least: with fewer, what lies between products would cost

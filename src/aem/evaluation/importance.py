@@ -118,7 +118,7 @@ def importance_scores(
     memory: int = MEMORY,
     report: Report = silent,
 ) -> ImportanceScores:
-    """Estimate the log density of each row with S nodes a conditional, independent between rows."""
+    """Estimate the log density of each row with S nodes per conditional, independent between rows."""
     if samples < 1:
         raise AemError(f"importance sampling needs at least one sample, not {samples}")
     z = model.standardise(x)

@@ -124,7 +124,7 @@ class Settled:
     claimed: float  # mean error claimed before the last refinement
     worst_move: float  # of a single row
     rows_beyond_error: int  # rows that moved by more than the error they had claimed
-    nodes: tuple[float, float]  # a conditional, before and after the last refinement
+    nodes: tuple[float, float]  # per conditional, before and after the last refinement
     refinements: int
     tolerance: float  # of the figures reported
     unmet: NDArray[np.int64]  # rows where the tolerance asked for is not met, even so

@@ -35,7 +35,7 @@ MOST_ROWS = 30_000  # more rows teach a mixture nothing
 MOST_PRODUCTS = 3e7  # numbers: 240 MB
 ITERATIONS = 80
 CONCENTRATIONS = 3
-SETTLED = 1e-4  # nats a row an iteration must gain to go on
+SETTLED = 1e-4  # nats per row that an iteration must gain to go on
 
 
 @dataclass(frozen=True)

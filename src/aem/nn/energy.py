@@ -23,7 +23,7 @@ class NodeLinear(nn.Linear):
 class EnergyNetwork(nn.Module):
     """(embedded scalar, context γ) → one number f a node, shared by all dimensions.
 
-    The context enters the first layer linearly, so W_γ γ is computed once a conditional
+    The context enters the first layer linearly, so W_γ γ is computed once per conditional
     (`project`) and added to every node, never repeated. Blocks are residual, or plain layers.
     """
 

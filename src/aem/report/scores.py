@@ -55,7 +55,7 @@ def score_table(
 
 @torch.no_grad()
 def screen(table: TableModel, x: Array, report: Report) -> Array:
-    """An estimate of the log density of each row from a few nodes a conditional."""
+    """An estimate of the log density of each row from a few nodes per conditional."""
     model = table.model.eval()
     distribution_ = model()
     device = model.device

@@ -21,7 +21,7 @@ def summary(
         + _discrete(table)
         + _fitted_on(table, rows),
         f"Its mean log density is {_said(metrics['mean_log_density'], '.3f')} ± "
-        f"{_said(metrics['mean_log_density_2se'], '.3f')} nats a row, in the units of the data "
+        f"{_said(metrics['mean_log_density_2se'], '.3f')} nats per row, in the units of the data "
         f"(scored: {which}; ± two standard errors).",
         _exactness(normaliser),
         _surprise(table, listed),

@@ -18,7 +18,7 @@ from aem.evaluation.importance import MEMORY, importance_scores
 from aem.model.aem import AEM
 
 PlaneBounds = tuple[tuple[float, float], tuple[float, float]]
-PICTURE_TOLERANCE = 1e-2  # nats a conditional: no eye sees a hundredth
+PICTURE_TOLERANCE = 1e-2  # nats per conditional: no eye sees a hundredth
 
 
 @dataclass(frozen=True)

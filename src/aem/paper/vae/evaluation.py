@@ -51,7 +51,7 @@ ORDER_SEED = (
 MEMORY = {"cpu": 2**26, "cuda": 2**32}  # bytes importance sampling and AEM-KDE may work with
 QUADRATURE_MEMORY = {"cpu": 2**28, "cuda": 2**34}
 ENERGIES = {"cpu": 2**18, "cuda": 2**26}  # between two looks at the clock
-QUADRATURE_NODES = 400  # a conditional, more or less, of energies without Fourier features
+QUADRATURE_NODES = 400  # per conditional, more or less, of energies without Fourier features
 BASELINE = "proposal"
 
 

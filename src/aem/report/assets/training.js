@@ -16,7 +16,7 @@ function showTraining() {
   const joined = own.energy_from > own.step[0] && own.energy_from < last ? own.energy_from : null;
   target.append(element("div", { class: "two" },
     element("figure", {}, element("h3", {}, "Held-out rows"), curves("Held-out log density during training", {
-      x: own.step, xLabel: "step", yLabel: "nats a row", left: 66, marks: own.kept ? marks : [],
+      x: own.step, xLabel: "step", yLabel: "nats per row", left: 66, marks: own.kept ? marks : [],
       series: [{ name: "model", kind: "data", values: own.validation_log_prob },
         { name: "proposal", kind: "samples", values: own.validation_proposal_log_prob }],
     }), legend),
