@@ -61,6 +61,7 @@ class Study:
         Setting("MAF", 10, (256, 256), dropout=0.2, weight_decay=0.01),
     )
     seconds: float = 200.0
+    steps: float = math.inf  # at most
     seed: int = 0
 
 
@@ -103,10 +104,10 @@ def scores(flow: Any, rows: Table) -> NDArray[np.float64]:
 
 
 def fit(
-    setting: Setting, train: Table, validation: Table, seconds: float, seed: int, device_name: str
+    setting: Setting, train: Table, validation: Table, study: Study, device_name: str
 ) -> Fitted:
-    """Train until time is up; the weights of the best validation score are kept."""
-    torch.manual_seed(seed)
+    """Train until time is up or the steps are done; the weights of the best validation are kept."""
+    torch.manual_seed(study.seed)
     device = choose_device(device_name)
     torch.set_num_threads(1)  # several flows train side by side
     flow: Any = make_flow(setting, train.shape[1]).to(device)
@@ -131,7 +132,7 @@ def fit(
         torch.nn.utils.clip_grad_norm_(flow.parameters(), CLIP)
         adam.step()
         step += 1
-        spent = (time.monotonic() - began) / seconds
+        spent = max((time.monotonic() - began) / study.seconds, step / study.steps)
         if step % STEPS_BETWEEN_VALIDATIONS == 0 or spent >= 1:
             score = float(scores(flow, validation).mean())
             history.append((step, round(score, 4)))
@@ -159,7 +160,7 @@ def compare(
     """All settings' validation scores, and the test score of each family's best setting."""
     with ProcessPoolExecutor(len(study.settings), get_context("spawn")) as pool:
         futures = [
-            pool.submit(fit, setting, train, validation, study.seconds, study.seed, device)
+            pool.submit(fit, setting, train, validation, study, device)
             for setting in study.settings
         ]
         fitted = [future.result() for future in futures]
