@@ -232,12 +232,34 @@ def starting_table() -> str:
     return markdown(header, rows) + about
 
 
+def house_table() -> str:
+    """Milliseconds per training step before and after the code was rearranged."""
+    record = result("bench/steps")
+    if record is None:
+        return "Not measured yet.\n"
+    before, after = record["before"], record["after"]
+    then, rows = measured(before, "step"), []
+    for shape, by in measured(after, "step").items():
+        pairs = [(then[shape][name]["ms"], by[name]["ms"]) for name in ("ours", "ours Fourier")]
+        rows.append(
+            [shape, *(cell for a, b in pairs for cell in (figure(a), figure(b), f"{b / a:.2f}"))]
+        )
+    header = ["ms per step", "before", "after", "ratio"]
+    header += ["Fourier, before", "Fourier, after", "ratio"]
+    about = (
+        f"\n`{after['command']}`, {after['device']}, commit {after['commit']}, "
+        f"before: {before['commit']}, {before['seconds'] + after['seconds']:.0f} s.\n"
+    )
+    return markdown(header, rows) + about
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "speed_authors": authors_table,
     "speed_busy": busy_table,
     "speed_precision": precision_table,
     "speed_runs": runs_table,
     "speed_starting": starting_table,
+    "speed_house": house_table,
     "speed_step": lambda: by_device(step_table),
     "speed_score": lambda: by_device(lambda run: rate_table(run, "score")),
     "speed_sample": lambda: by_device(lambda run: rate_table(run, "sample")),

@@ -233,21 +233,28 @@ def trials(name: str) -> str:
         and all(key in c for c in configs)  # not a setting that came between two trials
         and key != "train.validate_every"
     ]
-    scores = [
-        t.get("mixture_validation_log_prob", t.get("validation_log_prob")) for t in record["trials"]
-    ]
+    mixtures = [t.get("mixture_validation_log_prob") for t in record["trials"]]
+    singles = [t.get("validation_log_prob") for t in record["trials"]]
+    # A mixture is scored on fewer rows: beside single models it needs a column of its own.
+    beside = any(m is not None for m in mixtures) and any(m is None for m in mixtures)
+    scores = (
+        singles
+        if beside
+        else [s if m is None else m for m, s in zip(mixtures, singles, strict=True)]
+    )
     best = max((s for s in scores if s is not None), default=None)
     proposals = [t.get("validation_proposal_log_prob") for t in record["trials"]]
     apart = proposals != scores  # where there is no energy, the proposal is all there is
     rows = []
-    for trial, config, score, proposal in zip(
-        record["trials"], configs, scores, proposals, strict=True
+    for trial, config, score, mixture, proposal in zip(
+        record["trials"], configs, scores, mixtures, proposals, strict=True
     ):
         shown = _number(score) if score is not None else trial.get("failed", "failed")
         steps = trial.get("best_steps", [])
         rows.append(
             [
                 f"**{shown}**" if score is not None and score == best else shown,
+                *([_number(mixture) if mixture is not None else ""] if beside else []),
                 *([_number(proposal)] if apart else []),
                 str(steps[0]) if steps else "",
                 *(str(config.get(key, "")) for key in keys),
@@ -255,7 +262,8 @@ def trials(name: str) -> str:
         )
     names = [f"`{key}`" for key in keys]
     # The scores first: of a table with many settings a page shows the left.
-    header = ["validation", *(["its proposal"] if apart else []), "best step"]
+    header = ["validation", *(["mixture, 2,000 rows"] if beside else [])]
+    header += [*(["its proposal"] if apart else []), "best step"]
     return markdown([*header, *names], rows, "")
 
 
