@@ -1,14 +1,12 @@
 """The figure rows of the plane tasks, one below the other (the paper's figure 4a)."""
 
 import io
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from PIL import Image
 
-from aem.base.files import write_atomically
-from aem.errors import AemError
+from aem.base.files import read_json, write_atomically
 from aem.paper.plane.picture import Picture, draw_row
 
 ROWS = ("spirals", "image", "diamond", "checkerboard")
@@ -17,10 +15,7 @@ WIDTH = 1400
 
 def row_of(results: Path, task: str) -> bytes:
     """The row of a task with the paper's settings, drawn from its record, as a PNG."""
-    try:
-        record = json.loads((results / task / "paper.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise AemError(f"{results / task / 'paper.json'} is not a result file") from error
+    record = read_json(results / task / "paper.json")
     buffer = io.BytesIO()
     figure = draw_row(Picture.load(results / task / "paper.npz"), record)
     figure.savefig(buffer, format="png", dpi=150)

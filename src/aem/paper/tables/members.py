@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from aem.base.devices import choose_device
-from aem.base.files import make_folder, read_tensors, write_json
+from aem.base.files import make_folder, part_of_file, read_tensors, write_json
 from aem.base.provenance import device_name
 from aem.base.settings import from_mapping, to_mapping
 from aem.config import TrainConfig
@@ -179,7 +179,7 @@ def _read_best(model: AEM, checkpoint: Path, identity: dict[str, Any]) -> dict[s
     _refuse_other(checkpoint, {f"train.{k}": v for k, v in metadata["train"].items()}, wanted)
     if from_mapping(type(model.config), metadata["config"]) != model.config:
         raise AemError(f"{checkpoint} belongs to a model of other settings")
-    best = {k.removeprefix("best."): v for k, v in tensors.items() if k.startswith("best.")}
+    best = part_of_file(tensors, "best")
     if not best:
         raise AemError(f"{checkpoint} is from before the first validation: train on")
     model.load_state_dict(best)

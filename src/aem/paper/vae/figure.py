@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from torch import Tensor
 
+from aem.base.randomness import seeded
 from aem.model.aem import AEM
 from aem.paper.plots import new_figure
 from aem.paper.vae.binarise import binarise
@@ -23,9 +24,7 @@ def sample_images(
     A relative energy is drawn from exactly, a literal one as published: one of 100 proposal draws.
     """
     device = next(vae.parameters()).device
-    devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(seed)
+    with seeded(seed, device):
         if prior is None:
             z = torch.randn(count, vae.config.latents, device=device)
         else:

@@ -3,14 +3,12 @@
 A stage's checkpoint may stand for its result, finished or not: its best weights so far are read.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from aem.base.files import header, read_tensors, write_tensors
+from aem.base.files import blaming_file, header, part_of_file, read_tensors, write_tensors
 from aem.base.settings import from_mapping, to_mapping
 from aem.config import ModelConfig
 from aem.errors import AemError
@@ -34,11 +32,9 @@ def load_vae(path: str | Path, device: str | torch.device = "cpu") -> Convolutio
     """Load encoder and decoder in evaluation mode. No code in the file is ever run."""
     path = Path(path)
     tensors, metadata = read_tensors(path, "vae")
-    try:
+    with blaming_file(path, "VAE"):
         vae = ConvolutionalVae(from_mapping(NetworkConfig, metadata["config"]))
         vae.load_state_dict(tensors)
-    except (KeyError, RuntimeError, TypeError) as error:
-        raise AemError(f"{path} does not hold a complete VAE: {error}") from error
     return vae.to(device).eval()
 
 
@@ -46,16 +42,14 @@ def load_stage(path: str | Path, device: str | torch.device = "cpu") -> LatentMo
     """The best weights so far of a stage's checkpoint, or its average before any were validated."""
     path = Path(path)
     tensors, metadata = read_tensors(path, "checkpoint")
-    try:
+    with blaming_file(path, "stage of a VAE"):
         shapes = metadata["config"]
         vae = ConvolutionalVae(from_mapping(NetworkConfig, shapes["vae"]))
         learnt = shapes["prior"]
         prior = None if learnt is None else AEM(from_mapping(ModelConfig, learnt))
         model = LatentModel(vae, prior)
-        model.load_state_dict(_best(tensors))
-    except (KeyError, RuntimeError, TypeError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise AemError(f"{path} is not the checkpoint of a VAE's stage: {reason}") from error
+        best = part_of_file(tensors, "best") or part_of_file(tensors, "average")
+        model.load_state_dict(best)
     return model.to(device).eval()
 
 
@@ -66,11 +60,3 @@ def is_checkpoint(path: str | Path) -> bool:
     except AemError:
         return False
     return True
-
-
-def _best(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    for start in ("best.", "average."):
-        found = {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
-        if found:
-            return found
-    return {}
