@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, TypeVar
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from aem.base.threads import get_threads, spread
@@ -251,3 +251,12 @@ def without_density(exact: "AEM", x: Float[Tensor, "B D"]) -> Bool[Tensor, " B"]
         if isinstance(coordinates, TailedCoordinates):
             return coordinates.diverges().reshape(z.shape).any(-1)
     return torch.zeros(len(x), dtype=torch.bool, device=x.device)
+
+
+def by_row(
+    values: Shaped[Tensor, " N"], where: Bool[Tensor, " B"], otherwise: float | bool
+) -> Shaped[Tensor, " B"]:
+    """Numbers of some of B rows in the place of these, and another for all the others."""
+    every = values.new_full(where.shape, otherwise)
+    every[where] = values
+    return every

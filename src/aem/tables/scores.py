@@ -21,7 +21,7 @@ from aem.errors import AemError
 from aem.evaluation.importance import MEMORY, importance_scores
 from aem.evaluation.kde import KDE, fit_kde
 from aem.evaluation.side_by_side import Estimate, Exact
-from aem.model.scoring import without_density
+from aem.model.scoring import by_row, without_density
 from aem.model.transforms.records import to_records
 from aem.tables.ensemble import TableEnsemble, mixture_error, mixture_log_prob
 from aem.tables.model import TableModel
@@ -117,7 +117,7 @@ class TableScores:
         """All that the quadrature knows of each row; NaN for rows that have no density."""
         exists = ~self.without_density(x)
         found = vars(self.quadrature(x[exists], settings))
-        return {name: _spread(values, exists) for name, values in found.items()}
+        return {name: by_row(values, exists, torch.nan) for name, values in found.items()}
 
     def without_density(self, x: Float[Tensor, "B D"]) -> Bool[Tensor, " B"]:
         """Rows that some member has no density for, as the paper's literal energy allows."""
@@ -178,9 +178,3 @@ class TableScores:
             terms = kernel.log_prob(m.model, read, memory=self.memory, report=told)
             parts.append((terms + m.transform.log_slopes(x)).sum(-1))
         return mixture_log_prob(torch.stack(parts))
-
-
-def _spread(values: Float[Tensor, " N"], where: Bool[Tensor, " B"]) -> Float[Tensor, " B"]:
-    full = values.new_full(where.shape, torch.nan)
-    full[where] = values
-    return full

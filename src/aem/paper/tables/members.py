@@ -11,7 +11,7 @@ import torch
 from aem.base.devices import choose_device
 from aem.base.files import make_folder, part_of_file, read_tensors, write_json
 from aem.base.provenance import device_name
-from aem.base.settings import from_mapping, to_mapping
+from aem.base.settings import from_mapping, refuse_other, to_mapping
 from aem.config import TrainConfig
 from aem.data.splits import TableSplits
 from aem.errors import AemError
@@ -157,13 +157,7 @@ def _refuse_other(path: Path, found: Any, wanted: dict[str, Any]) -> None:
     if not isinstance(found, dict):
         raise AemError(f"{path} does not say what it was trained on; choose another folder")
     # Settings that came after the file had their defaults.
-    found = {**_identity(TableConfig(), ()), **found}
-    for key, value in wanted.items():
-        if found.get(key) != value:
-            raise AemError(
-                f"{path} was made with {key} = {found.get(key)}, this run asks for {value}; "
-                "choose another folder or the same settings"
-            )
+    refuse_other(path, {**_identity(TableConfig(), ()), **found}, wanted)
 
 
 def _nothing_trained(folder: Path | None) -> AemError:

@@ -16,7 +16,7 @@ from aem.base.devices import choose_device
 from aem.base.files import check_writable, read_tensors, write_atomically, write_json
 from aem.base.progress import Report, silent
 from aem.base.provenance import provenance
-from aem.base.settings import read_toml, to_mapping, to_toml
+from aem.base.settings import read_toml, refuse_other, to_mapping, to_toml
 from aem.errors import AemError
 from aem.model.aem import AEM
 from aem.paper.plane.run import training_summary
@@ -158,13 +158,9 @@ class Experiment:
         settings = self.folder / "config.toml"
         if not (settings.exists() and (self.folder / stage / CHECKPOINT).exists()):
             return
-        before = read_toml(settings).get(section, {})
-        for key, value in to_mapping(getattr(self.config, section)).items():
-            if key != "file" and before.get(key) != value:
-                raise AemError(
-                    f"{self.folder} was made with {section}.{key} = {before.get(key)}, this run asks "
-                    f"for {value}; choose another folder or the same settings"
-                )
+        asked = to_mapping(getattr(self.config, section))
+        asked.pop("file", None)
+        refuse_other(self.folder, read_toml(settings).get(section, {}), asked, f"{section}.")
 
     def joint(self, vae: ConvolutionalVae, images: Images) -> tuple[ConvolutionalVae, AEM]:
         """Encoder, decoder and a proposal as their prior, trained together from stage one on.
