@@ -23,12 +23,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from aem.base.progress import Report, counting, named, part_of, silent
-from aem.base.threads import spread
+from aem.conditionals.batch import Conditionals
 from aem.conditionals.normalizer import nodes_within
 from aem.conditionals.proposals.base import LOG_ROOT_2PI
 from aem.errors import AemError
 from aem.evaluation.importance import (
     MEMORY,
+    by_conditionals,
     generator_for,
     random_uniforms,
     ranges,
@@ -107,30 +108,25 @@ def log_components(
 
     The energies are what costs; once a node has its weight, M kernels are as good as free.
     """
-    z = model.standardise(x)
-    context = model.standardise_context(context)
-    d = z.shape[1]
+    like, d = model.standardisation.shift, x.shape[1]
     uniforms = random_uniforms(
         d,
         range(samples),
         samples,
         stratified=stratified,
         generator=generator_for(seed, torch.device("cpu")),
-    ).to(z)
-    uniforms = uniforms.clamp(max=1 - torch.finfo(z.dtype).eps / 2)
+    ).to(like)
+    uniforms = uniforms.clamp(max=1 - torch.finfo(like.dtype).eps / 2)
 
-    def score(some: range) -> tuple[Tensor, Tensor]:
-        chosen = slice(some.start, some.stop)
-        rows = z[chosen]
-        flat = model.conditionals(rows, None if context is None else context[chosen]).flatten()
-        point = rows.reshape(-1, 1)
-        log_q = flat.proposal.log_prob(point).double().reshape(rows.shape)
+    def score(z: Tensor, flat: Conditionals, _: int) -> tuple[Tensor, Tensor]:
+        point = z.reshape(-1, 1)
+        log_q = flat.proposal.log_prob(point).double().reshape(z.shape)
         n = len(point)
         total = z.new_full((n,), -torch.inf, dtype=torch.float64)
         sums = z.new_full((len(bandwidths), n), -torch.inf, dtype=torch.float64)
         for nodes in ranges(samples, max(nodes_within(memory, flat) // n, 1)):
             u = uniforms[:, nodes.start : nodes.stop]
-            y = flat.proposal.transport(u.expand(len(rows), *u.shape).reshape(n, -1))
+            y = flat.proposal.transport(u.expand(len(z), *u.shape).reshape(n, -1))
             log_w = flat.log_weight(y)
             total = torch.logaddexp(total, log_w.logsumexp(-1).double())
             distance = 0.5 * (point - y).square()
@@ -139,16 +135,12 @@ def log_components(
                 sums[m] = torch.logaddexp(sums[m], near)
         widths = torch.tensor(bandwidths, dtype=torch.float64, device=z.device)
         kernels = sums - total - widths.log()[:, None] - LOG_ROOT_2PI
-        return log_q, kernels.reshape(len(bandwidths), *rows.shape)
+        return log_q, kernels.reshape(len(bandwidths), *z.shape)
 
-    log_q = [z.new_empty((0, d), dtype=torch.float64)]
-    log_k = [z.new_empty((len(bandwidths), 0, d), dtype=torch.float64)]
-    some = ranges(len(z), rows_within(memory, model, samples))
-    count = counting(report, "AEM-KDE", len(z))
-    for own_q, own_k in spread(score, some, device=z.device.type):
-        log_q.append(own_q)
-        log_k.append(own_k)
-        count(len(own_q))
+    count = counting(report, "AEM-KDE", len(x))
+    parts = by_conditionals(score, model, x, context, rows_within(memory, model, samples), count)
+    none = like.new_empty((len(bandwidths), 0, d), dtype=torch.float64)
+    log_q, log_k = zip((none[0], none), *parts, strict=True)
     log_slope = -model.standardisation.scale.double().log()
     return torch.cat(log_q) + log_slope, torch.cat(log_k, 1) + log_slope
 

@@ -8,7 +8,7 @@ where the adaptive rule saw nothing to look for. The last figure is reported, an
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -130,25 +130,18 @@ class Settled:
     unmet: NDArray[np.int64]  # rows where the tolerance asked for is not met, even so
 
 
-@dataclass(frozen=True)
-class _Pass:
-    log_prob: Tensor
-    error: Tensor
-    nodes: float
-
-
-def _score(density: Density, x: Tensor, settings: Quadrature, report: Report, what: str) -> _Pass:
+def _score(density: Density, x: Tensor, settings: Quadrature, report: Report, what: str) -> Exact:
     """Score all rows, some at a time so that there is progress to see."""
     block = 128 * get_threads() if x.device.type == "cpu" else 4096
     parts = []
     for some in ranges(len(x), block):
         parts.append(density.quadrature(x[some.start : some.stop], settings))
         report(what, some.stop, len(x))
-    return _Pass(
-        torch.cat([p.log_prob for p in parts]),
-        torch.cat([p.error for p in parts]),
-        float(torch.cat([p.nodes for p in parts]).mean()),
-    )
+    return Exact(*(torch.cat([getattr(p, f.name) for p in parts]) for f in fields(Exact)))
+
+
+def _mean_nodes(scores: Exact) -> float:
+    return float(scores.nodes.mean())
 
 
 def settle(
@@ -164,11 +157,12 @@ def settle(
     refinements = 0
     while True:
         refinements += 1
+        panels = math.ceil(2 * _mean_nodes(before) / NODES_PER_PANEL)
         settings = replace(
             settings,
             tolerance=settings.tolerance / 4,
             # No fewer than before: a flat energy takes no node at all.
-            first_panels=max(math.ceil(2 * before.nodes / NODES_PER_PANEL), settings.first_panels),
+            first_panels=max(panels, settings.first_panels),
             max_nodes=2 * settings.max_nodes,
         )
         after = _score(density, x, settings, report, f"quadrature, refinement {refinements}")
@@ -189,7 +183,7 @@ def settle(
         claimed,
         float(moves.abs().max()),
         int((moves.abs() > before.error).sum()),
-        (before.nodes, after.nodes),
+        (_mean_nodes(before), _mean_nodes(after)),
         refinements,
         settings.tolerance,
         (after.error > asked).nonzero()[:, 0].cpu().numpy(),

@@ -173,13 +173,11 @@ def score_conditionals(
     computed, owner = solve(flat, z, context, settings)
     log_z = computed.log_z[owner]
     refuse_divergent(log_z, model.columns, first_row)
-    point = z.reshape(-1, 1)
-    log_slope = model.standardisation.log_slope
-    log_p = flat.log_unnormalized(point).reshape(z.shape) - log_z
+    log_p = flat.log_unnormalized(z.reshape(-1, 1)).reshape(z.shape) - log_z
     return Scores(
-        log_p + log_slope,
+        log_p + model.standardisation.log_slope,
         computed.error[owner],
-        flat.proposal.log_prob(point).reshape(z.shape) + log_slope,
+        log_proposal(model, flat, z),
         log_z,
         computed.outside[owner],
         computed.nodes[owner],
@@ -187,11 +185,16 @@ def score_conditionals(
     )
 
 
+def log_proposal(model: "AEM", flat: Conditionals, z: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
+    """Log densities of the proposal by conditional, in the units of the data, of standardised rows."""
+    log_q = flat.proposal.log_prob(z.reshape(-1, 1)).reshape(z.shape)
+    return log_q + model.standardisation.log_slope
+
+
 def _scores_of_proposal(model: "AEM", flat: Conditionals, z: Float[Tensor, "B D"]) -> Scores:
     """Where the energy is flat its weight is the normaliser, and there is nothing to integrate."""
-    point = z.reshape(-1, 1)
-    log_q = flat.proposal.log_prob(point).reshape(z.shape) + model.standardisation.log_slope
-    log_z = flat.log_weight(point).reshape(z.shape)
+    log_q = log_proposal(model, flat, z)
+    log_z = flat.log_weight(z.reshape(-1, 1)).reshape(z.shape)
     none = torch.zeros_like(z)
     return Scores(log_q, none, log_q, log_z, none, none.long(), none == 0)
 
