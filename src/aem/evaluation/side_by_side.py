@@ -9,7 +9,7 @@ where the adaptive rule saw nothing to look for. The last figure is reported, an
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -128,6 +128,18 @@ class Settled:
     refinements: int
     tolerance: float  # of the figures reported
     unmet: NDArray[np.int64]  # rows where the tolerance asked for is not met, even so
+
+    def record(self) -> dict[str, Any]:
+        """How they behaved, as results hold it."""
+        return {
+            "held_still": self.held_still,
+            "moved": self.moved,
+            "claimed_error_before": self.claimed,
+            "largest_move_of_a_row": self.worst_move,
+            "rows_that_moved_beyond_their_error": self.rows_beyond_error,
+            "nodes_before": self.nodes[0],
+            "nodes_after": self.nodes[1],
+        }
 
 
 def _score(density: Density, x: Tensor, settings: Quadrature, report: Report, what: str) -> Exact:
