@@ -12,7 +12,7 @@ import typer
 from aem.base.devices import choose_device
 from aem.base.display import ProgressDisplay
 from aem.base.files import write_json
-from aem.base.options import seed_option
+from aem.base.options import Device, seed_option
 from aem.base.provenance import provenance
 from aem.base.settings import to_mapping
 from aem.data.tasks import PLANE_TASKS
@@ -38,7 +38,7 @@ def calibration(
         int, typer.Option(help="Conditionals a model.")
     ] = calibration_study.CONDITIONALS,
     seed: Annotated[int, seed_option("Of everything drawn at random.")] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Device = "auto",
 ) -> None:
     """Section 5.2: estimates of log Z with 5 to 20,000 samples against its true value."""
     started = time.monotonic()
