@@ -157,6 +157,16 @@ def blaming_file(path: Path, kind: str) -> Iterator[None]:
         raise AemError(f"{incomplete}: {reason}") from error
 
 
+def as_bytes(tensors: Mapping[str, Tensor]) -> bytes:
+    """Return names and numbers of tensors in their order, for digests."""
+    parts = (
+        part
+        for name, tensor in tensors.items()
+        for part in (name.encode(), tensor.detach().cpu().contiguous().numpy().tobytes())
+    )
+    return b"".join(parts)
+
+
 def part_of_file(tensors: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:
     """Return the tensors of one part of a file, named "part.name" there, by their own names."""
     start = f"{part}."

@@ -43,6 +43,11 @@ class Scores:
     nodes: Int[Tensor, "B D"]  # of the normaliser; rows that share a conditional share its nodes
     converged: Bool[Tensor, "B D"]
 
+    @property
+    def within_reach(self) -> Float[Tensor, " B"]:
+        """Log densities of the rows, counting only mass that the proposal can draw."""
+        return (self.log_prob - torch.log1p(-self.outside)).sum(-1)
+
     @staticmethod
     def concatenate(parts: list["Scores"]) -> "Scores":
         """The scores of all rows."""

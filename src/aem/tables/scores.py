@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from aem.base.files import as_bytes
 from aem.base.progress import Report, part_of, silent
 from aem.base.settings import to_mapping
 from aem.conditionals.normalizer import Quadrature
@@ -86,9 +87,7 @@ class TableScores:
             config = to_mapping(member.model.config)
             plain = [config, to_records(member.transform), discrete, member.columns]
             state.update(json.dumps(plain).encode())
-            for name, tensor in member.model.state_dict().items():
-                state.update(name.encode())
-                state.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+            state.update(as_bytes(member.model.state_dict()))
         return state.hexdigest()
 
     @torch.no_grad()
@@ -101,7 +100,7 @@ class TableScores:
         """Log density with computed normalisers, and its error."""
         scores = [m.scores(x, settings) for m in self.members]
         total = torch.stack([s.log_prob.sum(-1) for s in scores])
-        reached = torch.stack([(s.log_prob - torch.log1p(-s.outside)).sum(-1) for s in scores])
+        reached = torch.stack([s.within_reach for s in scores])
         error = torch.stack([s.error.sum(-1) for s in scores])
         nodes = torch.stack([s.nodes.double().mean(-1) for s in scores])
         return Exact(

@@ -67,13 +67,12 @@ def quadrature_prior(model: AEM, settings: Quadrature) -> Prior:
         for some in z.split(BLOCK[z.device.type]):
             exists = ~without_density(exact, some)
             scores = distribution.scores(some[exists], settings)
-            reached = scores.log_prob - torch.log1p(-scores.outside)
             parts.append(
                 (
                     by_row(scores.log_prob.sum(-1), exists, -torch.inf),
                     by_row(scores.error.sum(-1), exists, 0.0),
                     by_row(~scores.converged.all(-1), exists, False),
-                    by_row(reached.sum(-1), exists, -torch.inf),
+                    by_row(scores.within_reach, exists, -torch.inf),
                 )
             )
             count(len(some))
