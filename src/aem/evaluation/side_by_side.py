@@ -20,7 +20,7 @@ from torch import Tensor
 from aem.base.checks import check_table
 from aem.base.progress import Report, silent
 from aem.base.threads import get_threads
-from aem.conditionals.normalizer import Quadrature
+from aem.conditionals.normalizer import Quadrature, with_tolerance
 from aem.conditionals.quadrature import NODES_PER_PANEL
 from aem.errors import AemError
 from aem.evaluation.importance import ranges
@@ -276,7 +276,7 @@ def evaluate(
     x = torch.from_numpy(table[kept]).to(device)
     known = kept if labels is None else labels[kept]
 
-    settled = settle(density, x, _settings(tolerance), report)
+    settled = settle(density, x, with_tolerance(Quadrature(), tolerance), report)
     settled = replace(settled, unmet=known[settled.unmet])
     importance = importance_bias = importance_noise = None
     if samples:
@@ -317,10 +317,6 @@ def _table(density: Density, values: ArrayLike, what: str) -> NDArray[np.float64
     if not len(table):
         raise AemError(f"the {what} has no rows")
     return table
-
-
-def _settings(tolerance: float | None) -> Quadrature:
-    return Quadrature() if tolerance is None else Quadrature(tolerance=tolerance)
 
 
 def _set_aside(

@@ -11,6 +11,7 @@ from typing import Any, Final
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from aem.base.console import as_markdown
 from aem.base.files import read_json
 from aem.data import registry
 from aem.errors import AemError
@@ -63,14 +64,12 @@ class Table1:
 
     def markdown(self) -> str:
         """As text."""
-        header = ["test log-likelihood (nats)", *COLUMN_TASKS]
-        lines = [header, ["---"] * len(header)]
+        lines = [["test log-likelihood (nats)", *COLUMN_TASKS]]
         for title, rows in self.sections:
             lines.append([f"*{title}*", *[""] * len(COLUMN_TASKS)])
             lines += [[name, *(_marked(cell) for cell in cells)] for name, cells in rows]
-        table = "".join("| " + " | ".join(line) + " |\n" for line in lines)
         notes = "".join(f"{number}. {note}\n" for number, note in enumerate(self.notes, 1))
-        return f"{table}\n{notes}"
+        return f"{as_markdown(lines)}\n{notes}"
 
     def figure(self) -> Figure:
         """As a picture."""
