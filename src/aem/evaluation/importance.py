@@ -152,9 +152,8 @@ def importance_scores(
 
     def score(z: Tensor, flat: Conditionals, first: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         generator = generator_for((seed * 1_000_003 + first) % 2**63, z.device)
-        point = z.reshape(-1, 1)
-        log_q = flat.proposal.log_prob(point)[:, 0].double().reshape(z.shape) + log_slope
-        log_w = flat.log_weight(point)[:, 0].double().reshape(z.shape)
+        log_q = flat.proposal.log_prob_of(z.flatten()).double().reshape(z.shape) + log_slope
+        log_w = flat.log_weight(z.reshape(-1, 1)).double().reshape(z.shape)
         estimated = estimate_log_z(
             flat, samples, stratified=stratified, generator=generator, memory=memory
         )

@@ -120,7 +120,7 @@ def log_components(
 
     def score(z: Tensor, flat: Conditionals, _: int) -> tuple[Tensor, Tensor]:
         point = z.reshape(-1, 1)
-        log_q = flat.proposal.log_prob(point).double().reshape(z.shape)
+        log_q = flat.proposal.log_prob_of(z.flatten()).double().reshape(z.shape)
         n = len(point)
         total = z.new_full((n,), -torch.inf, dtype=torch.float64)
         sums = z.new_full((len(bandwidths), n), -torch.inf, dtype=torch.float64)

@@ -192,7 +192,7 @@ def score_conditionals(
 
 def log_proposal(model: "AEM", flat: Conditionals, z: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
     """Log densities of the proposal by conditional, in the units of the data, of standardised rows."""
-    log_q = flat.proposal.log_prob(z.reshape(-1, 1)).reshape(z.shape)
+    log_q = flat.proposal.log_prob_of(z.flatten()).reshape(z.shape)
     return log_q + model.standardisation.log_slope
 
 

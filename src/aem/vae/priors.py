@@ -113,7 +113,7 @@ def log_standard_normal(z: Float[Tensor, "*B L"]) -> Float[Tensor, "*B"]:
 def log_proposal(prior: AEM, z: Float[Tensor, "*B L"]) -> Float[Tensor, "*B"]:
     """An AEM's proposal as a prior, differentiable in the latents and in its own parameters."""
     rows = prior.standardise(z.flatten(0, -2))
-    log_q = prior.conditionals(rows).proposal.log_prob(rows[..., None])[..., 0].sum(-1)
+    log_q = prior.conditionals(rows).proposal.log_prob_of(rows).sum(-1)
     return (log_q - prior.standardisation.scale.log().sum()).reshape(z.shape[:-1])
 
 

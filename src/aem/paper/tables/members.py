@@ -1,6 +1,7 @@
 """Training the members of a run: each in its folder, resumed if it was stopped, once if it was not."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -75,14 +76,7 @@ def train_member(
     progress = fit(
         model, rows, splits.validation[:, list(order)], train, folder=folder, quiet=quiet
     )
-    training = {
-        "steps": progress.step,
-        "seconds": round(progress.seconds, 2),
-        "device": device_name(device),
-        "best_step": progress.best_step,
-        "best_validation_log_prob": progress.best_score,
-        "history": progress.history,
-    }
+    training = _course(vars(progress), device_name(device))
     table = TableModel(model, about={**about, "training": training})
     if file is not None:
         table.save(file)
@@ -178,12 +172,16 @@ def _read_best(model: AEM, checkpoint: Path, identity: dict[str, Any]) -> dict[s
         raise AemError(f"{checkpoint} is from before the first validation: train on")
     model.load_state_dict(best)
     model.eval()
-    progress = metadata["progress"]
+    # The device may be another than the one that scores.
+    return {**_course(metadata["progress"], metadata.get("device")), "unfinished": True}
+
+
+def _course(progress: Mapping[str, Any], device: str | None) -> dict[str, Any]:
+    """How a training went."""
     return {
         "steps": progress["step"],
-        "unfinished": True,
         "seconds": round(progress["seconds"], 2),
-        "device": metadata.get("device"),  # may be another than the one that scores
+        "device": device,
         "best_step": progress["best_step"],
         "best_validation_log_prob": progress["best_score"],
         "history": progress["history"],
