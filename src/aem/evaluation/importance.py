@@ -110,7 +110,6 @@ def by_conditionals(
     score: Callable[[Tensor, Conditionals, int], tuple[Tensor, ...]],
     model: AEM,
     x: Float[Tensor, "B D"],
-    context: Float[Tensor, "B Q"] | None,
     together: int,
     count: Callable[[int], None],
 ) -> list[tuple[Tensor, ...]]:
@@ -119,12 +118,10 @@ def by_conditionals(
     So many rows are scored `together`; `count` is told how many more are done.
     """
     z = model.standardise(x)
-    context = model.standardise_context(context)
 
     def some(block: range) -> tuple[Tensor, ...]:
         rows = z[block.start : block.stop]
-        own = None if context is None else context[block.start : block.stop]
-        return score(rows, model.conditionals(rows, own).flatten(), block.start)
+        return score(rows, model.conditionals(rows).flatten(), block.start)
 
     parts = []
     for part in spread(some, ranges(len(z), together), device=z.device.type):
@@ -137,7 +134,6 @@ def by_conditionals(
 def importance_scores(
     model: AEM,
     x: Float[Tensor, "B D"],
-    context: Float[Tensor, "B Q"] | None = None,
     *,
     samples: int = PUBLISHED_SAMPLES,
     stratified: bool = False,
@@ -162,7 +158,7 @@ def importance_scores(
 
     count = counting(report, "importance sampling", len(x))
     together = rows_within(memory, model, samples)
-    parts = by_conditionals(score, model, x, context, together, count)
+    parts = by_conditionals(score, model, x, together, count)
     if not parts:
         return ImportanceScores(*(x.double() for _ in range(4)))
     return ImportanceScores(*(torch.cat(column) for column in zip(*parts, strict=True)))

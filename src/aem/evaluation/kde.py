@@ -65,7 +65,6 @@ class KDE:
         self,
         model: AEM,
         x: Float[Tensor, "B D"],
-        context: Float[Tensor, "B Q"] | None = None,
         *,
         memory: int = MEMORY,
         report: Report = silent,
@@ -74,7 +73,6 @@ class KDE:
         log_q, log_k = log_components(
             model,
             x,
-            context,
             bandwidths=(self.bandwidth,),
             samples=self.samples,
             stratified=self.stratified,
@@ -95,7 +93,6 @@ def mix(log_q: Tensor, log_k: Tensor, proposal_weight: float) -> Tensor:
 def log_components(
     model: AEM,
     x: Float[Tensor, "B D"],
-    context: Float[Tensor, "B Q"] | None = None,
     *,
     bandwidths: Sequence[float],
     samples: int = SAMPLES,
@@ -138,7 +135,7 @@ def log_components(
         return log_q, kernels.reshape(len(bandwidths), *z.shape)
 
     count = counting(report, "AEM-KDE", len(x))
-    parts = by_conditionals(score, model, x, context, rows_within(memory, model, samples), count)
+    parts = by_conditionals(score, model, x, rows_within(memory, model, samples), count)
     none = like.new_empty((len(bandwidths), 0, d), dtype=torch.float64)
     log_q, log_k = zip((none[0], none), *parts, strict=True)
     log_slope = -model.standardisation.scale.double().log()
@@ -176,10 +173,8 @@ def best_proposal_weight(log_q: Float[Tensor, " N"], log_k: Float[Tensor, " N"])
 def fit_kde(
     model: AEM,
     validation: Float[Tensor, "B D"],
-    context: Float[Tensor, "B Q"] | None = None,
     *,
     samples: int = SAMPLES,
-    stratified: bool = True,
     seed: int = 0,
     memory: int = MEMORY,
     report: Report = silent,
@@ -187,17 +182,15 @@ def fit_kde(
     """Bandwidth and mixing weight of greatest validation likelihood; looks at each row twice."""
     if not len(validation):
         raise AemError("AEM-KDE needs validation rows to fit its bandwidth")
-    best, best_score = KDE(1.0, 1.0, samples, stratified, seed), -math.inf
+    best, best_score = KDE(1.0, 1.0, samples, seed=seed), -math.inf
 
     def look(bandwidths: Sequence[float], time: int) -> None:
         nonlocal best, best_score
         log_q, log_k = log_components(
             model,
             validation,
-            context,
             bandwidths=bandwidths,
             samples=samples,
-            stratified=stratified,
             seed=seed,
             memory=memory,
             report=named(part_of(report, time, 2), "fitting AEM-KDE"),
@@ -207,7 +200,7 @@ def fit_kde(
             mixed = mix(log_q, kernels, alpha)
             score = float(mixed[mixed > -torch.inf].sum())
             if score > best_score:
-                best, best_score = KDE(h, alpha, samples, stratified, seed), score
+                best, best_score = KDE(h, alpha, samples, seed=seed), score
 
     look(COARSE, 0)
     look([best.bandwidth * factor for factor in FINE if factor != 1.0], 1)

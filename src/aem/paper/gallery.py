@@ -8,6 +8,7 @@ from PIL import Image
 
 from aem.base.files import read_json, write_atomically
 from aem.paper.plane.picture import Picture, draw_row
+from aem.paper.plots import as_png
 
 ROWS = ("spirals", "image", "diamond", "checkerboard")
 WIDTH = 1400
@@ -16,10 +17,7 @@ WIDTH = 1400
 def row_of(results: Path, task: str) -> bytes:
     """The row of a task with the paper's settings, drawn from its record, as a PNG."""
     record = read_json(results / task / "paper.json")
-    buffer = io.BytesIO()
-    figure = draw_row(Picture.load(results / task / "paper.npz"), record)
-    figure.savefig(buffer, format="png", dpi=150)
-    return buffer.getvalue()
+    return as_png(draw_row(Picture.load(results / task / "paper.npz"), record))
 
 
 def stack_rows(rows: Sequence[bytes], out: Path) -> None:

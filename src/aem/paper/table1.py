@@ -199,7 +199,7 @@ def _draw(table: Table1) -> Figure:
     ]
     unit = 0.245  # inches a line
     height = unit * (count + 1.5) + 0.17 * len(note_lines)
-    figure, (axes,) = new_figure(12.0, height, 1, 1)
+    figure, (axes,) = new_figure(12.0, height, 1)
     figure.set_layout_engine("none")
     axes.set_position((0, 0, 1, 1))
     axes.axis("off")

@@ -107,7 +107,7 @@ def draw_row(picture: Picture, record: Mapping[str, Any]) -> Figure:
     panels = (data, proposal, proposal_samples, model, samples)
     top = float(np.quantile(model, 0.998))
     with mpl.rc_context({"font.size": 10, "font.family": "DejaVu Sans"}):
-        figure, axes = new_figure(14.0, 3.35, 1, 5)
+        figure, axes = new_figure(14.0, 3.35, 5)
         for axis, title, panel, caption in zip(axes, titles, panels, captions(record), strict=True):
             _show(axis, picture, panel, top, "magma", title)
             axis.set_xlabel(caption, fontsize=9)

@@ -14,6 +14,8 @@ from aem.paper.plots import new_figure
 from aem.paper.vae.binarise import binarise
 from aem.paper.vae.networks import ConvolutionalVae
 
+SIDE = 8  # images across, and down
+
 
 @torch.no_grad()
 def sample_images(
@@ -40,9 +42,7 @@ def tiles(images: Float[Tensor, "N 28 28"], side: int) -> NDArray[np.float32]:
     return np.asarray(grid[:-1, :-1].numpy(), dtype=np.float32)
 
 
-def figure_six(
-    data: Float[Tensor, "N 28 28"], probabilities: Float[Tensor, "N 28 28"], side: int = 8
-) -> Figure:
+def figure_six(data: Float[Tensor, "N 28 28"], probabilities: Float[Tensor, "N 28 28"]) -> Figure:
     """Data, samples, and the pixel probabilities these samples were drawn from."""
     generator = torch.Generator().manual_seed(0)
     panels = (
@@ -51,9 +51,9 @@ def figure_six(
         ("The same, pixel probabilities", probabilities),
     )
     with mpl.rc_context({"font.size": 10, "font.family": "DejaVu Sans"}):
-        figure, axes = new_figure(12.0, 4.5, 1, 3)
+        figure, axes = new_figure(12.0, 4.5, 3)
         for axis, (title, images) in zip(axes, panels, strict=True):
-            axis.imshow(tiles(images, side), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+            axis.imshow(tiles(images, SIDE), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
             axis.set_axis_off()
             axis.set_title(title)
     return figure
