@@ -132,7 +132,8 @@ def read_raw(path: Path, known: Sequence[str] = ()) -> RawTable:
         if kind == ".npy":
             return _from_numpy(path)
         if kind == ".parquet":
-            return _from_arrow(parquet.ParquetFile(path).read())
+            table = parquet.ParquetFile(path).read()
+            return RawTable(list(table.columns), list(table.column_names))
         return _from_csv(path, "\t" if kind.startswith(".tsv") else ",", known)
     except (pa.ArrowException, OSError, ValueError, EOFError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else "it is damaged"
@@ -150,10 +151,6 @@ def _from_numpy(path: Path) -> RawTable:
         raise AemError(f"{path} holds values of type {array.dtype}, not numbers")
     wide = np.asarray(array, dtype=np.float64)
     return RawTable([pa.chunked_array([np.ascontiguousarray(c)]) for c in wide.T], None)
-
-
-def _from_arrow(table: pa.Table) -> RawTable:
-    return RawTable(list(table.columns), list(table.column_names))
 
 
 def _from_csv(path: Path, delimiter: str, known: Sequence[str]) -> RawTable:
