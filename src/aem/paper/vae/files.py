@@ -11,7 +11,6 @@ import torch
 from aem.base.files import blaming_file, header, part_of_file, read_tensors, write_tensors
 from aem.base.settings import from_mapping, to_mapping
 from aem.config import ModelConfig
-from aem.errors import AemError
 from aem.model.aem import AEM
 from aem.paper.vae.config import NetworkConfig
 from aem.paper.vae.networks import ConvolutionalVae
@@ -39,9 +38,14 @@ def load_vae(path: str | Path, device: str | torch.device = "cpu") -> Convolutio
 
 
 def load_stage(path: str | Path, device: str | torch.device = "cpu") -> LatentModel:
-    """The best weights so far of a stage's checkpoint, or its average before any were validated."""
+    """What a stage left: what `save_vae` wrote, or a checkpoint, with the prior that it learns.
+
+    Of a checkpoint it is the best weights so far, or the average before any were validated.
+    """
     path = Path(path)
-    tensors, metadata = read_tensors(path, "checkpoint")
+    tensors, metadata = read_tensors(path, "vae", "checkpoint")
+    if metadata["kind"] == "vae":
+        return LatentModel(load_vae(path, device))
     with blaming_file(path, "stage of a VAE"):
         shapes = metadata["config"]
         vae = ConvolutionalVae(from_mapping(NetworkConfig, shapes["vae"]))
@@ -51,12 +55,3 @@ def load_stage(path: str | Path, device: str | torch.device = "cpu") -> LatentMo
         best = part_of_file(tensors, "best") or part_of_file(tensors, "average")
         model.load_state_dict(best)
     return model.to(device).eval()
-
-
-def is_checkpoint(path: str | Path) -> bool:
-    """Whether a file is a stage's checkpoint rather than a saved model."""
-    try:
-        read_tensors(Path(path), "checkpoint")
-    except AemError:
-        return False
-    return True

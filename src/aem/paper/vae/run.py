@@ -25,7 +25,7 @@ from aem.paper.vae.binarise import fixed_binarisation
 from aem.paper.vae.config import StageConfig, VaeConfig
 from aem.paper.vae.evaluation import TEST_SEED, PriorScoring
 from aem.paper.vae.figure import figure_six, sample_images
-from aem.paper.vae.files import is_checkpoint, load_stage, load_vae, save_vae
+from aem.paper.vae.files import load_stage, save_vae
 from aem.paper.vae.images import Images, load_images
 from aem.paper.vae.latents import aggregate_posterior
 from aem.paper.vae.networks import ConvolutionalVae
@@ -106,8 +106,6 @@ class Experiment:
 
     def read_vae(self, file: str) -> ConvolutionalVae:
         """Encoder and decoder of stage one, from a saved model or a checkpoint."""
-        if not is_checkpoint(file):
-            return self.adopt_vae(load_vae(file), file)
         model = load_stage(file)
         if model.prior is not None:
             raise AemError(f"{file} is the checkpoint of a joint stage, not of a stage one")
@@ -117,7 +115,7 @@ class Experiment:
         """Encoder, decoder and prior of a joint stage's checkpoint."""
         model = load_stage(file)
         if model.prior is None:
-            raise AemError(f"{file} is the checkpoint of a stage one, not of a joint stage")
+            raise AemError(f"{file} is of a stage one, not the checkpoint of a joint stage")
         found, asked = model.prior.config, self.config.model
         asked = replace(asked, features=self.config.vae.latents)
         if asked != replace(found, dropout=asked.dropout, energy_dropout=asked.energy_dropout):
