@@ -14,7 +14,6 @@ told, by its contamination, whether the training rows are a mix, as of the rival
 factor is.
 """
 
-import argparse
 import time
 import warnings
 from collections.abc import Callable
@@ -34,7 +33,7 @@ from aem import AEMOutlierDetector
 from aem.base.files import write_json
 from aem.data.info import data_root
 from aem.errors import AemError
-from benchmarks.accuracy.pieces import merge, piece, read_pieces, write_piece
+from benchmarks.accuracy.pieces import arguments_for, merge, piece, read_pieces, write_piece
 from benchmarks.places import ROOT
 
 Array = NDArray[np.float64]
@@ -150,13 +149,9 @@ def mean_auroc(found: dict[str, Any]) -> dict[str, dict[str, float]]:
 
 def main() -> None:
     """Measure the tables that were asked for."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = arguments_for(__doc__, METHODS, ROOT / "results" / "anomalies")
     parser.add_argument("tables", nargs="*")
-    parser.add_argument("--methods", nargs="*", default=list(METHODS), choices=list(METHODS))
     parser.add_argument("--settings", nargs="*", default=list(SETTINGS), choices=SETTINGS)
-    parser.add_argument("--pieces", type=Path, help="write pieces into this folder instead")
-    parser.add_argument("--merge", type=Path, help="put together the pieces of this folder")
-    parser.add_argument("--out", type=Path, default=ROOT / "results" / "anomalies")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
     pieces = read_pieces(arguments.merge) if arguments.merge else []

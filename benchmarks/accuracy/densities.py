@@ -12,14 +12,12 @@ Several processes can share the work: with `--pieces FOLDER` each writes what it
 it gets.
 """
 
-import argparse
 import copy
 import math
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,7 +36,8 @@ from aem.base.files import write_json
 from aem.data import registry
 from aem.data.info import data_root
 from aem.evaluation.side_by_side import summarise
-from benchmarks.accuracy.pieces import merge, piece, read_pieces, write_piece
+from benchmarks.accuracy.flows import descend
+from benchmarks.accuracy.pieces import arguments_for, merge, piece, read_pieces, write_piece
 from benchmarks.places import ROOT
 
 Array = NDArray[np.float64]
@@ -143,11 +142,7 @@ def flow(split: Split, seconds: float) -> Result:
     while time.monotonic() < limit and epoch - best_epoch < 30:
         epoch += 1
         for batch in torch.randperm(len(rows)).split(256):
-            loss = -model().log_prob(rows[batch]).mean()
-            optimiser.zero_grad()
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)
-            optimiser.step()
+            descend(model, optimiser, rows[batch])
             if time.monotonic() > limit:
                 break
         with torch.no_grad():
@@ -222,12 +217,8 @@ def measure(name: str, methods: list[str]) -> dict[str, Any]:
 
 def main() -> None:
     """Measure the tables that were asked for."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = arguments_for(__doc__, METHODS, ROOT / "results" / "accuracy")
     parser.add_argument("tables", nargs="*", default=TABLES)
-    parser.add_argument("--methods", nargs="*", default=list(METHODS), choices=list(METHODS))
-    parser.add_argument("--pieces", type=Path, help="write pieces into this folder instead")
-    parser.add_argument("--merge", type=Path, help="put together the pieces of this folder")
-    parser.add_argument("--out", type=Path, default=ROOT / "results" / "accuracy")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
     pieces = read_pieces(arguments.merge) if arguments.merge else []

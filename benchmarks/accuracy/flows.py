@@ -103,6 +103,15 @@ def scores(flow: Any, rows: Table) -> NDArray[np.float64]:
     return torch.cat([flow().log_prob(some).double().cpu() for some in parts]).numpy()
 
 
+def descend(flow: Any, optimiser: torch.optim.Optimizer, rows: Tensor) -> None:
+    """One step towards a greater likelihood of some rows."""
+    loss = -flow().log_prob(rows).mean()
+    optimiser.zero_grad()
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(flow.parameters(), CLIP)
+    optimiser.step()
+
+
 def fit(
     setting: Setting, train: Table, validation: Table, study: Study, device_name: str
 ) -> Fitted:
@@ -126,11 +135,7 @@ def fit(
         for group in adam.param_groups:
             group["lr"] = 0.5 * setting.learning_rate * (1 + math.cos(math.pi * spent))
         flow.train()
-        loss = -flow().log_prob(rows[order[first : first + setting.batch]]).mean()
-        adam.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(flow.parameters(), CLIP)
-        adam.step()
+        descend(flow, adam, rows[order[first : first + setting.batch]])
         step += 1
         spent = max((time.monotonic() - began) / study.seconds, step / study.steps)
         if step % STEPS_BETWEEN_VALIDATIONS == 0 or spent >= 1:

@@ -4,9 +4,10 @@ A piece is one JSON file: what was found, nested dictionaries, and where it come
 together only if they come from the same code, settings, seed and kind of machine.
 """
 
+import argparse
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,16 @@ from aem.tables.fit.settings import FitSettings
 
 CPUINFO = Path("/proc/cpuinfo")
 OWN = ("command", "seconds")  # a piece's alone; all else that tells its origin is common
+
+
+def arguments_for(description: str, methods: Collection[str], out: Path) -> argparse.ArgumentParser:
+    """Return the arguments of a measurement of some methods that may be made in pieces."""
+    parser = argparse.ArgumentParser(description=description.splitlines()[0])
+    parser.add_argument("--methods", nargs="*", default=list(methods), choices=list(methods))
+    parser.add_argument("--pieces", type=Path, help="write pieces into this folder instead")
+    parser.add_argument("--merge", type=Path, help="put together the pieces of this folder")
+    parser.add_argument("--out", type=Path, default=out)
+    return parser
 
 
 def piece(found: Mapping[str, Any], seconds: float) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from aem.data.splits import Table, TableSplits
 from aem.errors import AemError
+from benchmarks.accuracy.flows import descend, scores
 
 LogProb = Callable[[Table], NDArray[np.float64]]
 
@@ -92,11 +93,7 @@ def spline_flow(
     best_score, best_epoch, best_state = -math.inf, 0, copy.deepcopy(flow.state_dict())
     for epoch in range(1, epochs + 1):
         for rows in torch.randperm(len(train), device=device).split(batch):
-            loss = -flow().log_prob(train[rows]).mean()
-            optimiser.zero_grad()
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(flow.parameters(), 5.0)
-            optimiser.step()
+            descend(flow, optimiser, train[rows])
         with torch.no_grad():
             score = float(flow().log_prob(held_out).double().mean())
         if score > best_score:
@@ -107,15 +104,7 @@ def spline_flow(
         if epoch - best_epoch >= patience:
             break
     flow.load_state_dict(best_state)
-
-    @torch.no_grad()
-    def log_prob(x: Table) -> NDArray[np.float64]:
-        parts = [
-            flow().log_prob(b).double().cpu() for b in torch.from_numpy(x).to(device).split(2000)
-        ]
-        return torch.cat(parts).numpy()
-
-    return log_prob, {
+    return lambda x: scores(flow, x), {
         "transforms": 5,
         "hidden": [128, 128],
         "learning_rate": learning_rate,

@@ -38,7 +38,7 @@ def curve(config: TableConfig, seed: int) -> dict[str, Any]:
 
 def draw(runs: list[dict[str, Any]], path: Path) -> None:
     """The curves, as a picture."""
-    figure, (axes,) = new_figure(6.4, 3.6, 1, 1)
+    figure, (axes,) = new_figure(6.4, 3.6, 1)
     styles = {"bfloat16": ("tab:blue", "-"), "float32": ("tab:orange", "--")}
     for run in runs:
         colour, line = styles[run["precision"]]

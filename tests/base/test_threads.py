@@ -101,7 +101,7 @@ def test_no_quota_where_there_are_no_groups(tmp_path: Path) -> None:
 
 
 def test_a_share_of_a_processor_is_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "_quota", lambda: 0.5)
+    monkeypatch.setattr(threads, "container_quota", lambda: 0.5)
     assert available() == 1
 
 

@@ -295,7 +295,7 @@ def test_settings_that_make_no_difference_are_told(wine: pd.DataFrame) -> None:
 def test_a_column_without_any_value_is_missing(
     convert: Any, density: AEMDensity, wine: pd.DataFrame
 ) -> None:
-    with pytest.raises(ValueError, match="'alcohol' of the data has missing values"):
+    with pytest.raises(ValueError, match="'alcohol' of the data has no values"):
         density.score_samples(convert(wine.assign(alcohol=None)))
 
 

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from aem.base.console import as_markdown
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -17,5 +19,4 @@ def markdown(header: list[str], rows: list[list[str]], empty: str = "") -> str:
     """A Markdown table, or a sentence where there is nothing to show."""
     if not rows:
         return f"{empty}\n" if empty else ""
-    lines = [header, ["---"] * len(header), *rows]
-    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+    return as_markdown([header, *rows])

@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,13 @@ def write(out: str, content: bytes) -> None:
 def say(*lines: str) -> None:
     """Print lines as they are, whatever brackets and colons are in the user's names."""
     write(STANDARD, "".join(f"{line}\n" for line in lines).encode())
+
+
+def as_markdown(rows: Iterable[Sequence[str]]) -> str:
+    """Cells as a table in Markdown, the first row as its head."""
+    head, *body = rows
+    lines = [head, ["---"] * len(head), *body]
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
 
 
 def as_json_text(record: Mapping[str, Any]) -> str:

@@ -1,5 +1,8 @@
 """The device that computes, and in which precision."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 
 from aem.errors import AemError
@@ -23,3 +26,14 @@ def choose_device(name: str) -> torch.device:
 def use_bfloat16(precision: str, device: torch.device) -> bool:
     """Mixed precision pays on a GPU; a CPU computes in float32."""
     return precision == "bfloat16" or (precision == "auto" and device.type == "cuda")
+
+
+@contextmanager
+def cudnn(flag: str, value: bool) -> Iterator[None]:
+    """Within, a flag of cuDNN has a value; afterwards its own again."""
+    before = getattr(torch.backends.cudnn, flag)
+    setattr(torch.backends.cudnn, flag, value)
+    try:
+        yield
+    finally:
+        setattr(torch.backends.cudnn, flag, before)

@@ -75,6 +75,14 @@ def write_json(path: Path, value: object) -> None:
     write_atomically(path, (json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
 
 
+def read_json(path: Path) -> Any:
+    """Read a file of results, or say that it is none."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise AemError(f"{path} is not a result file, or a damaged one") from error
+
+
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
     """Write tensors and JSON-able metadata as one safetensors file."""
     plain = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
@@ -147,6 +155,22 @@ def blaming_file(path: Path, kind: str) -> Iterator[None]:
     except FAULTS as error:
         reason = " ".join(str(error).split())[:200]  # torch lists what is missing, line by line
         raise AemError(f"{incomplete}: {reason}") from error
+
+
+def as_bytes(tensors: Mapping[str, Tensor]) -> bytes:
+    """Return names and numbers of tensors in their order, for digests."""
+    parts = (
+        part
+        for name, tensor in tensors.items()
+        for part in (name.encode(), tensor.detach().cpu().contiguous().numpy().tobytes())
+    )
+    return b"".join(parts)
+
+
+def part_of_file(tensors: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:
+    """Return the tensors of one part of a file, named "part.name" there, by their own names."""
+    start = f"{part}."
+    return {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
 
 
 def as_mapping(values: Any, name: str) -> dict[str, Any]:

@@ -37,22 +37,43 @@ def frame_columns(frame: Any, wanted: Sequence[str] | None = None) -> tuple[list
     """Names and numbers [B, D] of a frame, or of the columns of a model in its own order."""
     names = list(column_labels(frame))
     table = nw.from_native(frame, eager_only=True)
-    series = {name: table[:, place] for place, name in enumerate(names)}
     chosen = names if wanted is None else [names[place] for place in places(names, wanted)]
-    refused = [name for name in chosen if not _is_number(series[name])]
-    if refused:
+    series = {name: table[:, names.index(name)] for name in chosen}
+    return chosen, column_numbers(series) if series else np.empty((len(table), 0))
+
+
+def column_numbers(
+    series: Mapping[str, Any], what: str = "the data", leave_out: str = "leave such columns out"
+) -> Array:
+    """Numbers [B, D] of columns by name; text and gaps are refused, in all columns at once.
+
+    Parameters
+    ----------
+    series
+        columns of a frame, or others that narwhals knows.
+    what
+        how errors call the data.
+    leave_out
+        how errors say that a column should not be there.
+    """
+    columns = {name: nw.from_native(own, series_only=True) for name, own in series.items()}
+    text = [name for name, column in columns.items() if not _is_number(column)]
+    if text:
         raise TableError(
-            f"column {listed(refused)} of the data is not numeric: "
-            "categories and text are not supported yet, leave such columns out or encode them"
+            f"column {listed(text)} of {what} is not numeric: {_example(columns[text[0]])}"
+            f"categories and text are not supported yet, {leave_out} or encode them"
         )
-    missing = [n for n in chosen if series[n].is_null().any() or _has_nan(series[n])]
-    if missing:
+    gaps = [name for name, column in columns.items() if column.is_null().any() or _has_nan(column)]
+    empty = [name for name in gaps if columns[name].is_null().all()]
+    if empty:
+        raise TableError(f"column {listed(empty)} of {what} has no values: {leave_out}")
+    if gaps:
         raise TableError(
-            f"column {listed(missing)} of the data has missing values (NaN), "
-            "which are not supported yet: fill them in or leave those rows out"
+            f"column {listed(gaps)} of {what} has missing values (NaN), which are not supported "
+            f"yet: fill them in, {leave_out} or leave those rows out"
         )
-    numbers = [np.asarray(series[n].to_numpy(), dtype=np.float64) for n in chosen]
-    return chosen, np.stack(numbers, axis=1) if numbers else np.empty((len(table), 0))
+    numbers = [np.asarray(column.to_numpy(), dtype=np.float64) for column in columns.values()]
+    return np.stack(numbers, axis=1)
 
 
 def as_frame(columns: Mapping[Any, Any], like: Any) -> Any:
@@ -74,3 +95,20 @@ def _is_number(series: Any) -> bool:
 
 def _has_nan(series: Any) -> bool:
     return bool(series.dtype.is_float() and series.is_nan().any())
+
+
+def _example(series: Any) -> str:
+    """Where the trouble starts: usually one stray word in a column of numbers."""
+    for row, value in enumerate(series):
+        if value is not None and not is_number(str(value)):
+            return f"row {row} holds '{value}'; "
+    return ""
+
+
+def is_number(text: str) -> bool:
+    """Whether a text can be read as a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,10 +1,27 @@
 """Options that several commands understand."""
 
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from aem.base.settings import SEEDS
+
+Model = Annotated[Path, typer.Argument(help="A model file.")]
+Table = Annotated[
+    str, typer.Argument(help="CSV, TSV (packed or not), Parquet or .npy; - for standard input.")
+]
+Drop = Annotated[
+    list[str] | None,
+    typer.Option(help="A column the model does not know; may be given several times."),
+]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+TableOut = Annotated[
+    str, typer.Option(help="A .csv, .tsv, .parquet or .json file; - for standard output.")
+]
+RowsAsJson = Annotated[
+    bool, typer.Option("--json", help="Print JSON: the rows, or a summary if they go to a file.")
+]
 
 
 def seed_option(help_text: str) -> Any:

@@ -9,8 +9,10 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+import numpy as np
 import torch
 from jaxtyping import Float
+from numpy.typing import NDArray
 from torch import Tensor
 
 _here = threading.local()
@@ -56,6 +58,13 @@ def uniforms(shape: Sequence[int], like: Tensor) -> Float[Tensor, "..."]:
     """Uniforms on [0, 1) of a tensor's type, on its device."""
     own = generator(like.device.type)
     return torch.rand(tuple(shape), dtype=like.dtype, device=like.device, generator=own)
+
+
+def some_rows(rows: NDArray[np.float64], most: int, seed: int = 0) -> NDArray[np.float64]:
+    """At most so many rows, drawn without replacement, or all of them as they are."""
+    if len(rows) <= most:
+        return rows
+    return rows[np.random.default_rng(seed).choice(len(rows), most, replace=False)]
 
 
 def dropout(t: Float[Tensor, "*B"], rate: float, *, training: bool) -> Float[Tensor, "*B"]:

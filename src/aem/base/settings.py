@@ -213,6 +213,18 @@ def completed(config: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
+def refuse_other(
+    place: Path, found: Mapping[str, Any], wanted: Mapping[str, Any], section: str = ""
+) -> None:
+    """Refuse to go on where a run of other settings was begun."""
+    for key, value in wanted.items():
+        if found.get(key) != value:
+            raise AemError(
+                f"{place} was made with {section}{key} = {found.get(key)}, this run asks for {value}; "
+                "choose another folder or the same settings"
+            )
+
+
 def merge(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
     """Nested dictionaries, the second laid over the first."""
     merged = dict(base)

@@ -74,14 +74,10 @@ def available() -> int:
     """The processors this process may use, of which a container may have been given a share."""
     affinity = getattr(os, "sched_getaffinity", None)  # not on every system
     processors = len(affinity(0)) if affinity else os.cpu_count() or 1
-    return max(math.ceil(min(processors, _quota())), 1)
+    return max(math.ceil(min(processors, container_quota())), 1)
 
 
 @cache
-def _quota() -> float:
-    return container_quota()
-
-
 def container_quota(
     groups: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")
 ) -> float:

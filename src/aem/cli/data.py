@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.filesize import decimal
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from aem.data.downloads.fetch import fetch
 from aem.data.info import data_root
@@ -44,9 +44,9 @@ def fetch_command(
 
 
 def _table(entries: list[Entry], root: Path) -> Table:
-    table = Table(title=f"Data sets under {escape(str(root))}", show_lines=True)
-    for heading in ("Name", "Size", "Licence and source", "Files and checksums", "Present"):
-        table.add_column(heading, overflow="fold")
+    headings = ("Name", "Size", "Licence and source", "Files and checksums", "Present")
+    columns = (Column(heading, overflow="fold") for heading in headings)
+    table = Table(*columns, title=f"Data sets under {escape(str(root))}", show_lines=True)
     for entry in entries:
         table.add_row(
             entry["name"],

@@ -14,7 +14,7 @@ from rich.table import Table
 from aem.base.console import as_json_text, say
 from aem.base.display import ProgressDisplay
 from aem.base.files import finite, write_json
-from aem.base.options import seed_option
+from aem.base.options import Device, Drop, Model, seed_option
 from aem.base.provenance import provenance
 from aem.cli.places import check_place, left_out_of, load_any_model
 from aem.conditionals.normalizer import Quadrature
@@ -27,7 +27,7 @@ from aem.tables.sources import TASK_ROWS, find_rows
 
 
 def evaluate(
-    model: Annotated[Path, typer.Argument(help="A model file.")],
+    model: Model,
     data: Annotated[
         str,
         typer.Argument(
@@ -47,16 +47,13 @@ def evaluate(
     tolerance: Annotated[
         float, typer.Option(help="Largest error of a row's log density, in nats.")
     ] = Quadrature.tolerance,
-    drop: Annotated[
-        list[str] | None,
-        typer.Option(help="A column the model does not know; may be given several times."),
-    ] = None,
+    drop: Drop = None,
     rows: Annotated[
         int | None,
         typer.Option(help=f"Rows to draw ({TASK_ROWS:,} of a task) or to take (all of a file)."),
     ] = None,
     seed: Annotated[int, seed_option("Of everything drawn at random.")] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Device = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not a table.")] = False,
     out: Annotated[Path | None, typer.Option(help="Also write the JSON to this file.")] = None,
 ) -> None:
@@ -134,13 +131,7 @@ def as_record(result: SideBySide, limit: float | None = None) -> dict[str, Any]:
             "rows_set_aside": result.set_aside,
         },
         "refinement": {
-            "held_still": settled.held_still,
-            "moved": settled.moved,
-            "claimed_error_before": settled.claimed,
-            "largest_move_of_a_row": settled.worst_move,
-            "rows_that_moved_beyond_their_error": settled.rows_beyond_error,
-            "nodes_before": settled.nodes[0],
-            "nodes_after": settled.nodes[1],
+            **settled.record(),
             "refinements": settled.refinements,
             "tolerance": settled.tolerance,
             "rows_with_tolerance_not_met": [int(i) for i in settled.unmet],

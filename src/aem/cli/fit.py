@@ -8,7 +8,7 @@ import typer
 
 from aem.base.console import STANDARD, as_json_text, say
 from aem.base.display import ProgressDisplay
-from aem.base.options import seed_option
+from aem.base.options import Device, Table, seed_option
 from aem.base.provenance import provenance
 from aem.base.settings import help_of
 from aem.cli.places import check_place
@@ -32,9 +32,7 @@ Examples:
 
 
 def fit(
-    data: Annotated[
-        str, typer.Argument(help="CSV, TSV (packed or not), Parquet or .npy; - for standard input.")
-    ],
+    data: Table,
     out: Annotated[Path, typer.Option(help="Where to write the model.")],
     drop: Annotated[
         list[str] | None, typer.Option(help="A column to leave out; may be given several times.")
@@ -51,7 +49,7 @@ def fit(
         typer.Option(help=help_of(FitSettings, "steps"), show_default="chosen", min=0),
     ] = None,
     seed: Annotated[int, seed_option("The same table and seed give the same model.")] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Device = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not sentences.")] = False,
 ) -> None:
     """Fit the density of a table.

@@ -7,7 +7,7 @@ import typer
 
 from aem.base.console import STANDARD, as_json_text, say, write
 from aem.base.display import ProgressDisplay
-from aem.base.options import seed_option
+from aem.base.options import Device, Drop, Model, Table, seed_option
 from aem.cli.places import check_place, left_out_of, load_table_model
 from aem.cli.streams import read_input
 from aem.errors import AemError
@@ -27,21 +27,16 @@ Examples:
 
 
 def report(
-    model: Annotated[Path, typer.Argument(help="A model file.")],
-    data: Annotated[
-        str, typer.Argument(help="CSV, TSV (packed or not), Parquet or .npy; - for standard input.")
-    ],
+    model: Model,
+    data: Table,
     out: Annotated[str, typer.Option(help="An .html file; - for standard output.")],
     rows: Annotated[
         int | None,
         typer.Option(help="Rows to score exactly, at random.", show_default="chosen", min=2),
     ] = None,
-    drop: Annotated[
-        list[str] | None,
-        typer.Option(help="A column the model does not know; may be given several times."),
-    ] = None,
+    drop: Drop = None,
     seed: Annotated[int, seed_option("Of the samples, and of the choice of rows.")] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Device = "auto",
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the page's main numbers as JSON.")
     ] = False,

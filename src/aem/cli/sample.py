@@ -1,13 +1,12 @@
 """`aem sample`: rows like those a model was fitted on."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from aem.base.console import STANDARD, as_json_text, say
 from aem.base.display import ProgressDisplay
-from aem.base.options import seed_option
+from aem.base.options import Device, Model, RowsAsJson, TableOut, seed_option
 from aem.cli.places import check_output, load_any_model
 from aem.cli.streams import write_columns
 from aem.config import RESAMPLED
@@ -24,11 +23,9 @@ Examples:
 
 
 def sample(
-    model: Annotated[Path, typer.Argument(help="A model file.")],
+    model: Model,
     count: Annotated[int, typer.Option("--rows", "-n", help="How many rows to draw.", min=1)],
-    out: Annotated[
-        str, typer.Option(help="A .csv, .tsv, .parquet or .json file; - for standard output.")
-    ] = STANDARD,
+    out: TableOut = STANDARD,
     seed: Annotated[int, seed_option("The same seed draws the same rows.")] = 0,
     method: Annotated[
         str,
@@ -40,11 +37,8 @@ def sample(
     proposals: Annotated[
         int, typer.Option(help="Draws of the proposal each resampled value is chosen from.", min=1)
     ] = RESAMPLED,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    as_json: Annotated[
-        bool,
-        typer.Option("--json", help="Print JSON: the rows, or a summary if they go to a file."),
-    ] = False,
+    device: Device = "auto",
+    as_json: RowsAsJson = False,
 ) -> None:
     """Draw rows from the density of a model.
 

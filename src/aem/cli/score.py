@@ -1,6 +1,5 @@
 """`aem score`: log densities of rows, and why they are what they are."""
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -9,6 +8,7 @@ from numpy.typing import NDArray
 
 from aem.base.console import STANDARD, as_json_text, say
 from aem.base.display import ProgressDisplay
+from aem.base.options import Device, Drop, Model, RowsAsJson, Table, TableOut
 from aem.cli.places import check_output, left_out_of, load_any_model
 from aem.cli.streams import read_input, write_columns
 from aem.errors import AemError
@@ -27,26 +27,16 @@ Examples:
 
 
 def score(
-    model: Annotated[Path, typer.Argument(help="A model file.")],
-    data: Annotated[
-        str, typer.Argument(help="CSV, TSV (packed or not), Parquet or .npy; - for standard input.")
-    ],
+    model: Model,
+    data: Table,
     explained: Annotated[
         bool, typer.Option("--explain", help="Say which columns make each row unlikely.")
     ] = False,
     top: Annotated[int, typer.Option(help="Columns to explain in each row.", min=1)] = 3,
-    drop: Annotated[
-        list[str] | None,
-        typer.Option(help="A column the model does not know; may be given several times."),
-    ] = None,
-    out: Annotated[
-        str, typer.Option(help="A .csv, .tsv, .parquet or .json file; - for standard output.")
-    ] = STANDARD,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    as_json: Annotated[
-        bool,
-        typer.Option("--json", help="Print JSON: the rows, or a summary if they go to a file."),
-    ] = False,
+    drop: Drop = None,
+    out: TableOut = STANDARD,
+    device: Device = "auto",
+    as_json: RowsAsJson = False,
 ) -> None:
     """Log density of each row, in the units of the data, with its error: the lower, the odder.
 

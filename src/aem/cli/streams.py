@@ -30,13 +30,9 @@ def read_input(
     what = "standard input" if source == STANDARD else source
     rows = named_rows(_read(source, wanted or ()), what, wanted, drop, ignore)
     if rows.headless:
-        _tell_headless(rows.names, what)
+        notice = f"{what} has no header: its first line was taken as a row, its columns as"
+        print(f"aem: {notice} {listed(rows.names)}", file=sys.stderr)
     return rows
-
-
-def _tell_headless(names: Sequence[str], what: str) -> None:
-    notice = f"{what} has no header: its first line was taken as a row, its columns as"
-    print(f"aem: {notice} {listed(names)}", file=sys.stderr)
 
 
 def _read(source: str, known: Sequence[str]) -> RawTable:

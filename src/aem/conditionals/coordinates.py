@@ -17,9 +17,10 @@ integrated through x = edge ± r v / (1 − v) with v = −t on the left and v =
 the measure is length in t.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, Self, TypeVar, runtime_checkable
+from typing import ClassVar, Self
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -41,45 +42,49 @@ FAR = tuple(2.0**k for k in (22, 23.1, 24.3, 25.6, 27, 30))
 LONGEST_DECAY = 2.0**20
 
 
-Kind = TypeVar("Kind")
+@dataclass(frozen=True)
+class Coordinates(ABC):
+    """x ↔ t for a flat batch of conditionals, and p̃(x) dx as a weight against a known measure.
 
+    A subclass says where t runs. Unless it says otherwise the measure is length in t and the weight is
+    that of the energy.
+    """
 
-@runtime_checkable
-class Coordinates(Protocol):
-    """x ↔ t for a flat batch of conditionals, and p̃(x) dx as a weight against a known measure."""
+    conditionals: Conditionals
 
-    @property
-    def conditionals(self) -> Conditionals:
-        """Whose chart this is."""
+    comparable: ClassVar[bool] = True  # whether weights at different places are of one scale
 
-    @property
-    def comparable(self) -> bool:
-        """Whether weights at different places of a conditional are of one scale."""
-
+    @abstractmethod
     def edges(self) -> Float[Tensor, " E"]:
         """Where the first panels meet."""
 
+    @abstractmethod
     def point(self, t: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
         """x at t, increasing."""
 
+    @abstractmethod
     def coordinate(self, x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
         """t at x."""
 
     def log_weight(self, t: Float[Tensor, "N S"], x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
         """log of p̃(x) dx over the measure, given x at t."""
+        return self.conditionals.log_weight(x)
 
     def measure(self, t: Float[Tensor, "N S"], x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
         """The measure's density in t."""
+        return torch.ones_like(t)
 
     def mass(self, start: Float[Tensor, " N"], end: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
         """The measure between two points."""
+        return end - start
 
     def select(self, index: Int[Tensor, " P"]) -> Self:
-        """The charts of some conditionals."""
+        """The coordinates of some conditionals."""
+        return replace(self, conditionals=self.conditionals.select(index))
 
-    @staticmethod
-    def joined(conditionals: Conditionals, charts: Sequence["Coordinates"]) -> "Coordinates":
-        """The chart of conditionals whose parts, in their order, have such charts."""
+    def joined(self, conditionals: Conditionals, parts: "Sequence[Coordinates]") -> "Coordinates":
+        """Those of conditionals whose parts, in their order, have such coordinates as these."""
+        return replace(self, conditionals=conditionals)
 
 
 def coordinates_for(conditionals: Conditionals, panels: int = 8) -> Coordinates:
@@ -109,18 +114,11 @@ def _levels(lowest: float, pieces: int, like: Tensor) -> Float[Tensor, " R"]:
     return torch.linspace(lowest, 1 - lowest, pieces + 1, dtype=like.dtype, device=like.device)
 
 
-def _own(charts: Sequence[Coordinates], kind: type[Kind]) -> list[Kind]:
-    return [coordinates for coordinates in charts if isinstance(coordinates, kind)]
-
-
 @dataclass(frozen=True)
-class BoundedChart:
-    """t = F_q(x), for a proposal with bounds; the measure is the proposal."""
+class BoundedChart(Coordinates):
+    """t = F_q(x), for a proposal with bounds; the measure is the proposal, whose mass t is."""
 
-    conditionals: Conditionals
     panels: int
-
-    comparable = True
 
     def edges(self) -> Float[Tensor, " E"]:
         """Where the first panels meet."""
@@ -135,48 +133,12 @@ class BoundedChart:
         """t at x."""
         return self.conditionals.proposal.cdf(x)
 
-    def log_weight(self, t: Float[Tensor, "N S"], x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
-        """That of the energy."""
-        return self.conditionals.log_weight(x)
-
-    def measure(self, t: Float[Tensor, "N S"], x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
-        """One: t is the proposal's own mass."""
-        return torch.ones_like(t)
-
-    def mass(self, start: Float[Tensor, " N"], end: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
-        """The length in t."""
-        return end - start
-
-    def select(self, index: Int[Tensor, " P"]) -> "BoundedChart":
-        """The charts of some conditionals."""
-        return BoundedChart(self.conditionals.select(index), self.panels)
-
-    @staticmethod
-    def joined(conditionals: Conditionals, charts: Sequence[Coordinates]) -> "BoundedChart":
-        """The chart of conditionals whose parts, in their order, have such charts."""
-        return replace(_own(charts, BoundedChart)[0], conditionals=conditionals)
-
 
 @dataclass(frozen=True)
-class LineChart:
-    """x between quantiles of a mixture; the measure is the mixture."""
+class LadderCoordinates(Coordinates):
+    """t runs evenly from rung to rung of a ladder of the proposal's quantiles."""
 
-    conditionals: Conditionals
     ladder: Ladder
-
-    comparable = True
-
-    @classmethod
-    def along(cls, conditionals: Conditionals, panels: int) -> "LineChart":
-        """Two panels for either tail, the others between equally spaced quantiles."""
-        proposal = conditionals.proposal
-        count = len(proposal.batch)
-        outer = proposal.batch.new_tensor(OUTERMOST)
-        inner = _levels(OUTERMOST[-1], max(panels - 4, 1), proposal.batch)
-        low = proposal.icdf(torch.cat((outer[:-1], inner)).expand(count, -1))
-        # 1 − 1e-30 is no number.
-        high = proposal.isf(outer[:-1].flip(0).expand(count, -1))
-        return cls(conditionals, Ladder.through(torch.cat((low, high), -1), proposal))
 
     def edges(self) -> Float[Tensor, " E"]:
         """Where the first panels meet."""
@@ -190,9 +152,31 @@ class LineChart:
         """t at x."""
         return self.ladder.coordinate(x)
 
-    def log_weight(self, t: Float[Tensor, "N S"], x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
-        """That of the energy."""
-        return self.conditionals.log_weight(x)
+    def select(self, index: Int[Tensor, " P"]) -> Self:
+        """The coordinates of some conditionals."""
+        return replace(super().select(index), ladder=self.ladder.select(index))
+
+    def joined(self, conditionals: Conditionals, parts: Sequence[Coordinates]) -> Coordinates:
+        """Those of conditionals whose parts, in their order, have such coordinates as these."""
+        ladders = [part.ladder for part in parts if isinstance(part, LadderCoordinates)]
+        return replace(self, conditionals=conditionals, ladder=Ladder.joined(ladders))
+
+
+@dataclass(frozen=True)
+class LineChart(LadderCoordinates):
+    """x between quantiles of a mixture; the measure is the mixture."""
+
+    @classmethod
+    def along(cls, conditionals: Conditionals, panels: int) -> "LineChart":
+        """Two panels for either tail, the others between equally spaced quantiles."""
+        proposal = conditionals.proposal
+        count = len(proposal.batch)
+        outer = proposal.batch.new_tensor(OUTERMOST)
+        inner = _levels(OUTERMOST[-1], max(panels - 4, 1), proposal.batch)
+        low = proposal.icdf(torch.cat((outer[:-1], inner)).expand(count, -1))
+        # 1 − 1e-30 is no number.
+        high = proposal.isf(outer[:-1].flip(0).expand(count, -1))
+        return cls(conditionals, Ladder.through(torch.cat((low, high), -1), proposal))
 
     def measure(self, t: Float[Tensor, "N S"], x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
         """q(x) dx/dt."""
@@ -202,22 +186,10 @@ class LineChart:
         """What the proposal has between two points."""
         return self.conditionals.proposal.mass(self.ladder.point(torch.stack((start, end), -1)))
 
-    def select(self, index: Int[Tensor, " P"]) -> "LineChart":
-        """The charts of some conditionals."""
-        return LineChart(self.conditionals.select(index), self.ladder.select(index))
-
-    @staticmethod
-    def joined(conditionals: Conditionals, charts: Sequence[Coordinates]) -> "LineChart":
-        """The chart of conditionals whose parts, in their order, have such charts."""
-        return LineChart(conditionals, Ladder.joined([c.ladder for c in _own(charts, LineChart)]))
-
 
 @dataclass(frozen=True)
-class TailedCoordinates:
+class TailedCoordinates(LadderCoordinates):
     """Quantiles ε … 1 − ε on [0, 1], the left tail on [−1, 0], the right one on [1, 2]."""
-
-    conditionals: Conditionals
-    ladder: Ladder
 
     comparable = False  # dx/dt jumps at the rungs, and p̃ has no bound relative to the proposal
 
@@ -272,29 +244,10 @@ class TailedCoordinates:
         log_slope = torch.where(inside, self.ladder.slope(t).log(), tail)
         return self.conditionals.negative_energy(x) + log_slope
 
-    def measure(self, t: Float[Tensor, "N S"], x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
-        """One: the measure is length in t."""
-        return torch.ones_like(t)
-
-    def mass(self, start: Float[Tensor, " N"], end: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
-        """Length in t."""
-        return end - start
-
     @staticmethod
     def _beyond(t: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
         """How far into a tail, 0 … 1."""
         return torch.maximum(-t, t - 1).clamp(0, 1 - 1e-15)
-
-    def select(self, index: Int[Tensor, " P"]) -> "TailedCoordinates":
-        """The charts of some conditionals."""
-        return TailedCoordinates(self.conditionals.select(index), self.ladder.select(index))
-
-    @staticmethod
-    def joined(conditionals: Conditionals, charts: Sequence[Coordinates]) -> "TailedCoordinates":
-        """The chart of conditionals whose parts, in their order, have such charts."""
-        return TailedCoordinates(
-            conditionals, Ladder.joined([c.ladder for c in _own(charts, TailedCoordinates)])
-        )
 
     def diverges(self) -> Bool[Tensor, " N"]:
         """Whether a tail's integral is infinite.

@@ -41,7 +41,7 @@ def log_prob_estimate(
     if estimator == "ranking" and stratified:
         log_q, points, own = proposal.nodes_around(x, nodes)
     else:
-        log_q = proposal.log_prob(x[..., None])[..., 0]
+        log_q = proposal.log_prob_of(x)
         with torch.no_grad():
             like = proposal.batch
             u = (

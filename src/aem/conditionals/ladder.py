@@ -5,7 +5,7 @@ of 1e-5 lies at −3e4, that of 1e-30 at −3e29. There x = c + s sinh y, and y 
 power of x is an exponential of y.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -110,13 +110,10 @@ class Ladder:
 
     def select(self, index: Int[Tensor, " P"]) -> "Ladder":
         """Some of them."""
-        return self._changed(lambda part: part[index])
-
-    def _changed(self, change: Callable[[Tensor], Tensor]) -> "Ladder":
         stretch = self.stretch
         if stretch is not None:
-            stretch = Stretch(change(stretch.centre), change(stretch.spread))
-        return Ladder(change(self.rungs), stretch)
+            stretch = Stretch(stretch.centre[index], stretch.spread[index])
+        return Ladder(self.rungs[index], stretch)
 
     @staticmethod
     def joined(ladders: Sequence["Ladder"]) -> "Ladder":

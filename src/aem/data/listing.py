@@ -1,33 +1,14 @@
 """The rows of `aem data`, as plain data."""
 
 from pathlib import Path
-from typing import TypedDict
+from typing import Any
 
 from aem.data.info import DatasetInfo
 from aem.data.registry import datasets, status
 
-
-class FileEntry(TypedDict):
-    """One file a data set is read from; checksums are those of aem.data.digest."""
-
-    path: str
-    bytes: int | None
-    sha256: str | None
-
-
-class Entry(TypedDict):
-    """One data set."""
-
-    name: str
-    description: str
-    rows: dict[str, int]
-    columns: int
-    licence: str
-    source: str
-    files: list[FileEntry]
-    download_hashes: list[str]
-    present: bool
-    how_to_get: str
+# A data set: name, description, rows, columns, licence, source, files (path, bytes, sha256),
+# download_hashes, present, how_to_get. Checksums are those of `aem.data.digest`.
+Entry = dict[str, Any]
 
 
 def listing(root: str | Path | None = None) -> list[Entry]:
@@ -38,15 +19,15 @@ def listing(root: str | Path | None = None) -> list[Entry]:
 def _entry(info: DatasetInfo, root: str | Path | None) -> Entry:
     found = status(info.name, root).source
     shown = found or info.fetchable or info.sources[0]
-    return Entry(
-        name=info.name,
-        description=info.description,
-        rows=info.rows._asdict(),
-        columns=info.columns,
-        licence=info.licence,
-        source=info.url,
-        files=[FileEntry(path=f.path, bytes=f.size, sha256=f.sha256) for f in shown.files],
-        download_hashes=[download.hash for download in shown.downloads],
-        present=found is not None,
-        how_to_get=info.how_to_get,
-    )
+    return {
+        "name": info.name,
+        "description": info.description,
+        "rows": info.rows._asdict(),
+        "columns": info.columns,
+        "licence": info.licence,
+        "source": info.url,
+        "files": [{"path": f.path, "bytes": f.size, "sha256": f.sha256} for f in shown.files],
+        "download_hashes": [download.hash for download in shown.downloads],
+        "present": found is not None,
+        "how_to_get": info.how_to_get,
+    }

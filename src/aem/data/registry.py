@@ -55,16 +55,22 @@ def status(name: str, root: str | Path | None = None) -> Status:
     return Status(None, tuple(file for file in best.files if not file.present(folder)))
 
 
-def load(name: str, root: str | Path | None = None) -> TableSplits:
-    """Read and prepare a data set and check it against its published sizes."""
-    info, folder = find(name), data_root(root)
+def present_source(name: str, root: str | Path | None = None) -> Source:
+    """Return the files of a data set to read, or say what is missing and how to get it."""
     found = status(name, root)
     if found.source is None:
         missing = ", ".join(file.path for file in found.missing)
-        raise AemError(f"{name} is not under {folder}, which lacks {missing}. {info.how_to_get}")
-    if found.source.read is None:
+        advice = find(name).how_to_get
+        raise AemError(f"{name} is not under {data_root(root)}, which lacks {missing}. {advice}")
+    return found.source
+
+
+def load(name: str, root: str | Path | None = None) -> TableSplits:
+    """Read and prepare a data set and check it against its published sizes."""
+    info, folder, source = find(name), data_root(root), present_source(name, root)
+    if source.read is None:
         raise AemError(f"{name} is no table: read it with aem.data.{name}.load.")
-    splits = found.source.read(*(folder / file.path for file in found.source.files))
+    splits = source.read(*(folder / file.path for file in source.files))
     check_sizes(splits, info.rows, info.columns)
     return splits
 

@@ -7,20 +7,17 @@ from aem.data.image import ImageTask
 from aem.data.synthetic import Checkerboard, Diamond, PlaneTask, Spirals
 from aem.errors import AemError
 
-PLANE_TASKS: Final = ("spirals", "checkerboard", "diamond", "image")
+PLANE_TASKS: Final[dict[str, type[PlaneTask]]] = {
+    task.name: task for task in (Spirals, Checkerboard, Diamond, ImageTask)
+}
 
 
 def plane_task(name: str, image: str | Path | None = None) -> PlaneTask:
     """Return the task of that name; `image` is the picture of the task "image"."""
     if image is not None and name != "image":
         raise AemError(f'A picture goes with the task "image", not with "{name}": {image}.')
-    match name:
-        case "spirals":
-            return Spirals()
-        case "checkerboard":
-            return Checkerboard()
-        case "diamond":
-            return Diamond()
-        case "image":
-            return ImageTask(image)
+    if name == "image":
+        return ImageTask(image)
+    if name in PLANE_TASKS:
+        return PLANE_TASKS[name]()
     raise AemError(f'There is no task "{name}"; the tasks are {", ".join(PLANE_TASKS)}.')

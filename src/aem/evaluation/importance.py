@@ -6,7 +6,7 @@ logarithm of an unbiased Ẑ is biased: on average log Ẑ is too low by half th
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -106,11 +106,34 @@ def rows_within(memory: int, model: AEM, samples: int) -> int:
     return max(memory // (per_node * model.config.features * min(samples, 64)), 1)
 
 
+def by_conditionals(
+    score: Callable[[Tensor, Conditionals, int], tuple[Tensor, ...]],
+    model: AEM,
+    x: Float[Tensor, "B D"],
+    together: int,
+    count: Callable[[int], None],
+) -> list[tuple[Tensor, ...]]:
+    """What a function makes of standardised rows, their conditionals and the number of the first one.
+
+    So many rows are scored `together`; `count` is told how many more are done.
+    """
+    z = model.standardise(x)
+
+    def some(block: range) -> tuple[Tensor, ...]:
+        rows = z[block.start : block.stop]
+        return score(rows, model.conditionals(rows).flatten(), block.start)
+
+    parts = []
+    for part in spread(some, ranges(len(z), together), device=z.device.type):
+        parts.append(part)
+        count(len(part[0]))
+    return parts
+
+
 @torch.no_grad()
 def importance_scores(
     model: AEM,
     x: Float[Tensor, "B D"],
-    context: Float[Tensor, "B Q"] | None = None,
     *,
     samples: int = PUBLISHED_SAMPLES,
     stratified: bool = False,
@@ -121,31 +144,21 @@ def importance_scores(
     """Estimate the log density of each row with S nodes per conditional, independent between rows."""
     if samples < 1:
         raise AemError(f"importance sampling needs at least one sample, not {samples}")
-    z = model.standardise(x)
-    context = model.standardise_context(context)
     log_slope = -model.standardisation.scale.double().log()
 
-    def score(some: range) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        rows = z[some.start : some.stop]
-        flat = model.conditionals(
-            rows, None if context is None else context[some.start : some.stop]
-        ).flatten()
-        generator = generator_for((seed * 1_000_003 + some.start) % 2**63, z.device)
-        point = rows.reshape(-1, 1)
-        log_q = flat.proposal.log_prob(point)[:, 0].double().reshape(rows.shape) + log_slope
-        log_w = flat.log_weight(point)[:, 0].double().reshape(rows.shape)
+    def score(z: Tensor, flat: Conditionals, first: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        generator = generator_for((seed * 1_000_003 + first) % 2**63, z.device)
+        log_q = flat.proposal.log_prob_of(z.flatten()).double().reshape(z.shape) + log_slope
+        log_w = flat.log_weight(z.reshape(-1, 1)).double().reshape(z.shape)
         estimated = estimate_log_z(
             flat, samples, stratified=stratified, generator=generator, memory=memory
         )
-        log_z, bias = (t.reshape(rows.shape) for t in (estimated.log_z, estimated.bias))
+        log_z, bias = (t.reshape(z.shape) for t in (estimated.log_z, estimated.bias))
         return log_q + log_w - log_z, log_q, log_z, bias
 
-    parts: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
-    some = ranges(len(z), rows_within(memory, model, samples))
-    count = counting(report, "importance sampling", len(z))
-    for part in spread(score, some, device=z.device.type):
-        parts.append(part)
-        count(len(part[0]))
+    count = counting(report, "importance sampling", len(x))
+    together = rows_within(memory, model, samples)
+    parts = by_conditionals(score, model, x, together, count)
     if not parts:
-        return ImportanceScores(*(z.double() for _ in range(4)))
+        return ImportanceScores(*(x.double() for _ in range(4)))
     return ImportanceScores(*(torch.cat(column) for column in zip(*parts, strict=True)))

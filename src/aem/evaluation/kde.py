@@ -23,12 +23,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from aem.base.progress import Report, counting, named, part_of, silent
-from aem.base.threads import spread
+from aem.conditionals.batch import Conditionals
 from aem.conditionals.normalizer import nodes_within
 from aem.conditionals.proposals.base import LOG_ROOT_2PI
 from aem.errors import AemError
 from aem.evaluation.importance import (
     MEMORY,
+    by_conditionals,
     generator_for,
     random_uniforms,
     ranges,
@@ -64,7 +65,6 @@ class KDE:
         self,
         model: AEM,
         x: Float[Tensor, "B D"],
-        context: Float[Tensor, "B Q"] | None = None,
         *,
         memory: int = MEMORY,
         report: Report = silent,
@@ -73,7 +73,6 @@ class KDE:
         log_q, log_k = log_components(
             model,
             x,
-            context,
             bandwidths=(self.bandwidth,),
             samples=self.samples,
             stratified=self.stratified,
@@ -94,7 +93,6 @@ def mix(log_q: Tensor, log_k: Tensor, proposal_weight: float) -> Tensor:
 def log_components(
     model: AEM,
     x: Float[Tensor, "B D"],
-    context: Float[Tensor, "B Q"] | None = None,
     *,
     bandwidths: Sequence[float],
     samples: int = SAMPLES,
@@ -107,30 +105,25 @@ def log_components(
 
     The energies are what costs; once a node has its weight, M kernels are as good as free.
     """
-    z = model.standardise(x)
-    context = model.standardise_context(context)
-    d = z.shape[1]
+    like, d = model.standardisation.shift, x.shape[1]
     uniforms = random_uniforms(
         d,
         range(samples),
         samples,
         stratified=stratified,
         generator=generator_for(seed, torch.device("cpu")),
-    ).to(z)
-    uniforms = uniforms.clamp(max=1 - torch.finfo(z.dtype).eps / 2)
+    ).to(like)
+    uniforms = uniforms.clamp(max=1 - torch.finfo(like.dtype).eps / 2)
 
-    def score(some: range) -> tuple[Tensor, Tensor]:
-        chosen = slice(some.start, some.stop)
-        rows = z[chosen]
-        flat = model.conditionals(rows, None if context is None else context[chosen]).flatten()
-        point = rows.reshape(-1, 1)
-        log_q = flat.proposal.log_prob(point).double().reshape(rows.shape)
+    def score(z: Tensor, flat: Conditionals, _: int) -> tuple[Tensor, Tensor]:
+        point = z.reshape(-1, 1)
+        log_q = flat.proposal.log_prob_of(z.flatten()).double().reshape(z.shape)
         n = len(point)
         total = z.new_full((n,), -torch.inf, dtype=torch.float64)
         sums = z.new_full((len(bandwidths), n), -torch.inf, dtype=torch.float64)
         for nodes in ranges(samples, max(nodes_within(memory, flat) // n, 1)):
             u = uniforms[:, nodes.start : nodes.stop]
-            y = flat.proposal.transport(u.expand(len(rows), *u.shape).reshape(n, -1))
+            y = flat.proposal.transport(u.expand(len(z), *u.shape).reshape(n, -1))
             log_w = flat.log_weight(y)
             total = torch.logaddexp(total, log_w.logsumexp(-1).double())
             distance = 0.5 * (point - y).square()
@@ -139,16 +132,12 @@ def log_components(
                 sums[m] = torch.logaddexp(sums[m], near)
         widths = torch.tensor(bandwidths, dtype=torch.float64, device=z.device)
         kernels = sums - total - widths.log()[:, None] - LOG_ROOT_2PI
-        return log_q, kernels.reshape(len(bandwidths), *rows.shape)
+        return log_q, kernels.reshape(len(bandwidths), *z.shape)
 
-    log_q = [z.new_empty((0, d), dtype=torch.float64)]
-    log_k = [z.new_empty((len(bandwidths), 0, d), dtype=torch.float64)]
-    some = ranges(len(z), rows_within(memory, model, samples))
-    count = counting(report, "AEM-KDE", len(z))
-    for own_q, own_k in spread(score, some, device=z.device.type):
-        log_q.append(own_q)
-        log_k.append(own_k)
-        count(len(own_q))
+    count = counting(report, "AEM-KDE", len(x))
+    parts = by_conditionals(score, model, x, rows_within(memory, model, samples), count)
+    none = like.new_empty((len(bandwidths), 0, d), dtype=torch.float64)
+    log_q, log_k = zip((none[0], none), *parts, strict=True)
     log_slope = -model.standardisation.scale.double().log()
     return torch.cat(log_q) + log_slope, torch.cat(log_k, 1) + log_slope
 
@@ -184,10 +173,8 @@ def best_proposal_weight(log_q: Float[Tensor, " N"], log_k: Float[Tensor, " N"])
 def fit_kde(
     model: AEM,
     validation: Float[Tensor, "B D"],
-    context: Float[Tensor, "B Q"] | None = None,
     *,
     samples: int = SAMPLES,
-    stratified: bool = True,
     seed: int = 0,
     memory: int = MEMORY,
     report: Report = silent,
@@ -195,17 +182,15 @@ def fit_kde(
     """Bandwidth and mixing weight of greatest validation likelihood; looks at each row twice."""
     if not len(validation):
         raise AemError("AEM-KDE needs validation rows to fit its bandwidth")
-    best, best_score = KDE(1.0, 1.0, samples, stratified, seed), -math.inf
+    best, best_score = KDE(1.0, 1.0, samples, seed=seed), -math.inf
 
     def look(bandwidths: Sequence[float], time: int) -> None:
         nonlocal best, best_score
         log_q, log_k = log_components(
             model,
             validation,
-            context,
             bandwidths=bandwidths,
             samples=samples,
-            stratified=stratified,
             seed=seed,
             memory=memory,
             report=named(part_of(report, time, 2), "fitting AEM-KDE"),
@@ -215,7 +200,7 @@ def fit_kde(
             mixed = mix(log_q, kernels, alpha)
             score = float(mixed[mixed > -torch.inf].sum())
             if score > best_score:
-                best, best_score = KDE(h, alpha, samples, stratified, seed), score
+                best, best_score = KDE(h, alpha, samples, seed=seed), score
 
     look(COARSE, 0)
     look([best.bandwidth * factor for factor in FINE if factor != 1.0], 1)

@@ -8,8 +8,8 @@ where the adaptive rule saw nothing to look for. The last figure is reported, an
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass, fields, replace
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from torch import Tensor
 from aem.base.checks import check_table
 from aem.base.progress import Report, silent
 from aem.base.threads import get_threads
-from aem.conditionals.normalizer import Quadrature
+from aem.conditionals.normalizer import Quadrature, with_tolerance
 from aem.conditionals.quadrature import NODES_PER_PANEL
 from aem.errors import AemError
 from aem.evaluation.importance import ranges
@@ -129,26 +129,31 @@ class Settled:
     tolerance: float  # of the figures reported
     unmet: NDArray[np.int64]  # rows where the tolerance asked for is not met, even so
 
+    def record(self) -> dict[str, Any]:
+        """How they behaved, as results hold it."""
+        return {
+            "held_still": self.held_still,
+            "moved": self.moved,
+            "claimed_error_before": self.claimed,
+            "largest_move_of_a_row": self.worst_move,
+            "rows_that_moved_beyond_their_error": self.rows_beyond_error,
+            "nodes_before": self.nodes[0],
+            "nodes_after": self.nodes[1],
+        }
 
-@dataclass(frozen=True)
-class _Pass:
-    log_prob: Tensor
-    error: Tensor
-    nodes: float
 
-
-def _score(density: Density, x: Tensor, settings: Quadrature, report: Report, what: str) -> _Pass:
+def _score(density: Density, x: Tensor, settings: Quadrature, report: Report, what: str) -> Exact:
     """Score all rows, some at a time so that there is progress to see."""
     block = 128 * get_threads() if x.device.type == "cpu" else 4096
     parts = []
     for some in ranges(len(x), block):
         parts.append(density.quadrature(x[some.start : some.stop], settings))
         report(what, some.stop, len(x))
-    return _Pass(
-        torch.cat([p.log_prob for p in parts]),
-        torch.cat([p.error for p in parts]),
-        float(torch.cat([p.nodes for p in parts]).mean()),
-    )
+    return Exact(*(torch.cat([getattr(p, f.name) for p in parts]) for f in fields(Exact)))
+
+
+def _mean_nodes(scores: Exact) -> float:
+    return float(scores.nodes.mean())
 
 
 def settle(
@@ -164,11 +169,12 @@ def settle(
     refinements = 0
     while True:
         refinements += 1
+        panels = math.ceil(2 * _mean_nodes(before) / NODES_PER_PANEL)
         settings = replace(
             settings,
             tolerance=settings.tolerance / 4,
             # No fewer than before: a flat energy takes no node at all.
-            first_panels=max(math.ceil(2 * before.nodes / NODES_PER_PANEL), settings.first_panels),
+            first_panels=max(panels, settings.first_panels),
             max_nodes=2 * settings.max_nodes,
         )
         after = _score(density, x, settings, report, f"quadrature, refinement {refinements}")
@@ -189,7 +195,7 @@ def settle(
         claimed,
         float(moves.abs().max()),
         int((moves.abs() > before.error).sum()),
-        (before.nodes, after.nodes),
+        (_mean_nodes(before), _mean_nodes(after)),
         refinements,
         settings.tolerance,
         (after.error > asked).nonzero()[:, 0].cpu().numpy(),
@@ -270,7 +276,7 @@ def evaluate(
     x = torch.from_numpy(table[kept]).to(device)
     known = kept if labels is None else labels[kept]
 
-    settled = settle(density, x, _settings(tolerance), report)
+    settled = settle(density, x, with_tolerance(Quadrature(), tolerance), report)
     settled = replace(settled, unmet=known[settled.unmet])
     importance = importance_bias = importance_noise = None
     if samples:
@@ -311,10 +317,6 @@ def _table(density: Density, values: ArrayLike, what: str) -> NDArray[np.float64
     if not len(table):
         raise AemError(f"the {what} has no rows")
     return table
-
-
-def _settings(tolerance: float | None) -> Quadrature:
-    return Quadrature() if tolerance is None else Quadrature(tolerance=tolerance)
 
 
 def _set_aside(

@@ -134,7 +134,7 @@ class AEMDistribution(Distribution):
         context = model.standardise_context(None if context is None else context.double())
         every = model.conditionals(z, context).flatten()
         centre = model.standardisation.centre(rows.double())
-        features = z.shape[1]
+        features, settings = z.shape[1], settings or Quadrature()
         index = torch.arange(len(z), device=z.device) * features
         return [
             Conditional(
@@ -145,9 +145,7 @@ class AEMDistribution(Distribution):
                 groups=groups,
                 shape=shape,
                 column=model.columns[d],
-                settings=with_tolerance(
-                    settings or Quadrature(), (settings or Quadrature()).tolerance / features
-                ),
+                settings=with_tolerance(settings, settings.tolerance / features),
             )
             for d, groups in enumerate(shared_pasts(z, context))
         ]

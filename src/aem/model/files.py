@@ -54,9 +54,7 @@ def model_entry(model: AEM) -> dict[str, Any]:
     return {"config": to_mapping(model.config)}
 
 
-def load_model(
-    path: str | Path, device: str | torch.device = "cpu", *, kinds: Sequence[str] = OF_A_TABLE
-) -> AEM:
+def load_model(path: str | Path, device: str | torch.device = "cpu") -> AEM:
     """Load a model in evaluation mode. No code in the file is ever run.
 
     Parameters
@@ -65,13 +63,11 @@ def load_model(
         a file that `save_model`, `aem fit` or `aem reproduce` wrote.
     device
         where the model will be.
-    kinds
-        what the file may hold.
 
     Some models do not read the columns of their table as they are; those are `aem.TableModel`s.
     """
     path = Path(path)
-    tensors, metadata = read_tensors(path, *kinds)
+    tensors, metadata = read_tensors(path, *OF_A_TABLE)
     with blaming_file(path, "model"):
         columns = read_columns(metadata["columns"])
         treated = [column["name"] for column in columns if column["kind"] != NUMBER]

@@ -19,6 +19,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
 from sklearn.cluster import KMeans
 
+from aem.base.randomness import some_rows
 from aem.base.threads import spread
 from aem.nn.rowwise import MANY, linear
 
@@ -120,10 +121,7 @@ class MixtureRows:
     """
 
     def __init__(self, z: Array, seed: int) -> None:
-        if len(z) > MOST_ROWS:
-            chosen = np.random.default_rng(seed).choice(len(z), MOST_ROWS, replace=False)
-            z = z[chosen]
-        self.z = z
+        z = self.z = some_rows(z, MOST_ROWS, seed)
         rows, columns = z.shape
         self.pairs = np.tril_indices(columns)
         self.products: Array | None = None

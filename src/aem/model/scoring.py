@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, TypeVar
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from aem.base.threads import get_threads, spread
@@ -42,6 +42,11 @@ class Scores:
     outside: Float[Tensor, "B D"]  # share of Z where the proposal never draws
     nodes: Int[Tensor, "B D"]  # of the normaliser; rows that share a conditional share its nodes
     converged: Bool[Tensor, "B D"]
+
+    @property
+    def within_reach(self) -> Float[Tensor, " B"]:
+        """Log densities of the rows, counting only mass that the proposal can draw."""
+        return (self.log_prob - torch.log1p(-self.outside)).sum(-1)
 
     @staticmethod
     def concatenate(parts: list["Scores"]) -> "Scores":
@@ -173,13 +178,11 @@ def score_conditionals(
     computed, owner = solve(flat, z, context, settings)
     log_z = computed.log_z[owner]
     refuse_divergent(log_z, model.columns, first_row)
-    point = z.reshape(-1, 1)
-    log_slope = model.standardisation.log_slope
-    log_p = flat.log_unnormalized(point).reshape(z.shape) - log_z
+    log_p = flat.log_unnormalized(z.reshape(-1, 1)).reshape(z.shape) - log_z
     return Scores(
-        log_p + log_slope,
+        log_p + model.standardisation.log_slope,
         computed.error[owner],
-        flat.proposal.log_prob(point).reshape(z.shape) + log_slope,
+        log_proposal(model, flat, z),
         log_z,
         computed.outside[owner],
         computed.nodes[owner],
@@ -187,11 +190,16 @@ def score_conditionals(
     )
 
 
+def log_proposal(model: "AEM", flat: Conditionals, z: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
+    """Log densities of the proposal by conditional, in the units of the data, of standardised rows."""
+    log_q = flat.proposal.log_prob_of(z.flatten()).reshape(z.shape)
+    return log_q + model.standardisation.log_slope
+
+
 def _scores_of_proposal(model: "AEM", flat: Conditionals, z: Float[Tensor, "B D"]) -> Scores:
     """Where the energy is flat its weight is the normaliser, and there is nothing to integrate."""
-    point = z.reshape(-1, 1)
-    log_q = flat.proposal.log_prob(point).reshape(z.shape) + model.standardisation.log_slope
-    log_z = flat.log_weight(point).reshape(z.shape)
+    log_q = log_proposal(model, flat, z)
+    log_z = flat.log_weight(z.reshape(-1, 1)).reshape(z.shape)
     none = torch.zeros_like(z)
     return Scores(log_q, none, log_q, log_z, none, none.long(), none == 0)
 
@@ -251,3 +259,12 @@ def without_density(exact: "AEM", x: Float[Tensor, "B D"]) -> Bool[Tensor, " B"]
         if isinstance(coordinates, TailedCoordinates):
             return coordinates.diverges().reshape(z.shape).any(-1)
     return torch.zeros(len(x), dtype=torch.bool, device=x.device)
+
+
+def by_row(
+    values: Shaped[Tensor, " N"], where: Bool[Tensor, " B"], otherwise: float | bool
+) -> Shaped[Tensor, " B"]:
+    """Numbers of some of B rows in the place of these, and another for all the others."""
+    every = values.new_full(where.shape, otherwise)
+    every[where] = values
+    return every

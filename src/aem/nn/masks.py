@@ -52,13 +52,9 @@ class MaskedLinear(nn.Linear):
         """Zero for every weight that does not exist."""
         self.weight.mul_(self.mask)
 
-    def masked_weight(self) -> Float[Tensor, "O I"]:
-        """The weight that is actually used."""
-        return self.weight * self.mask
-
     def forward(self, x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
         """Apply the masked layer."""
-        return linear(x, self.masked_weight(), self.bias)
+        return linear(x, self.weight * self.mask, self.bias)
 
 
 def _erase_masked(layer: nn.Module, _: object) -> None:

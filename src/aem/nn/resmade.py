@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from aem.nn.blocks import ResidualBlock
-from aem.nn.features import REACH, FourierFeatures
+from aem.nn.features import REACH
 from aem.nn.kernels import applied, fuses_resmade, is_tanh
 from aem.nn.made import MADE
 from aem.nn.masks import MaskedLinear
@@ -30,27 +30,7 @@ class ResMADE(MADE):
     torch.Size([10, 5])
     """
 
-    def __init__(
-        self,
-        features: int | FourierFeatures,
-        outputs: int,
-        *,
-        hidden: int,
-        blocks: int,
-        activation: str = "relu",
-        dropout: float = 0.0,
-        context_features: int = 0,
-    ) -> None:
-        super().__init__(
-            features,
-            outputs,
-            hidden=hidden,
-            blocks=blocks,
-            activation=activation,
-            dropout=dropout,
-            context_features=context_features,
-        )
-        self._degrees: object = None  # on the device, made when kernels first ask for them
+    _degrees: object = None  # on the device, made when kernels first ask for them
 
     def _block(self, degrees: Int[Tensor, " H"]) -> nn.Module:
         first, second = (MaskedLinear(degrees, degrees) for _ in range(2))

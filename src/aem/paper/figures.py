@@ -1,12 +1,11 @@
 """Every figure of the paper for which there is data, from files under results/."""
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from aem.base.files import write_atomically
+from aem.base.files import read_json, write_atomically
 from aem.errors import AemError
 from aem.paper.gallery import ROWS, row_of, stack_rows
 from aem.paper.plane.picture import Picture, draw_slices, draw_teaser
@@ -26,19 +25,12 @@ class PaperFigure:
     draw: Callable[[Path, Path], None]  # the folder of results, the PNG to write
 
 
-def _record(path: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
-        raise AemError(f"{path} is not a result file, or a damaged one") from error
-
-
 PORTRAIT: Final = "image/paper.npz"  # of the picture that ships: the paper's may not
 CALIBRATED: Final = tuple(f"calibration/{name}.json" for name in ("einstein", "power", "bsds300"))
 
 
 def _calibration(results: Path, out: Path) -> None:
-    records = [_record(results / source) for source in CALIBRATED]
+    records = [read_json(results / source) for source in CALIBRATED]
     save_figure(draw_calibration([model for record in records for model in record["models"]]), out)
 
 
@@ -56,7 +48,7 @@ FIGURES: Final = (
         ("dimensionality/dimensionality.json",),
         "aem reproduce dimensionality",
         lambda results, out: save_figure(
-            draw_dimensionality(_record(results / "dimensionality" / "dimensionality.json")), out
+            draw_dimensionality(read_json(results / "dimensionality" / "dimensionality.json")), out
         ),
     ),
     PaperFigure(

@@ -1,15 +1,14 @@
 """The figure rows of the plane tasks, one below the other (the paper's figure 4a)."""
 
 import io
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from PIL import Image
 
-from aem.base.files import write_atomically
-from aem.errors import AemError
+from aem.base.files import read_json, write_atomically
 from aem.paper.plane.picture import Picture, draw_row
+from aem.paper.plots import as_png
 
 ROWS = ("spirals", "image", "diamond", "checkerboard")
 WIDTH = 1400
@@ -17,14 +16,8 @@ WIDTH = 1400
 
 def row_of(results: Path, task: str) -> bytes:
     """The row of a task with the paper's settings, drawn from its record, as a PNG."""
-    try:
-        record = json.loads((results / task / "paper.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise AemError(f"{results / task / 'paper.json'} is not a result file") from error
-    buffer = io.BytesIO()
-    figure = draw_row(Picture.load(results / task / "paper.npz"), record)
-    figure.savefig(buffer, format="png", dpi=150)
-    return buffer.getvalue()
+    record = read_json(results / task / "paper.json")
+    return as_png(draw_row(Picture.load(results / task / "paper.npz"), record))
 
 
 def stack_rows(rows: Sequence[bytes], out: Path) -> None:

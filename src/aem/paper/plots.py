@@ -11,15 +11,20 @@ from matplotlib.figure import Figure
 from aem.base.files import write_atomically
 
 
-def new_figure(width: float, height: float, rows: int, columns: int) -> tuple[Figure, list[Axes]]:
-    """A figure that needs no display, with its axes in reading order."""
+def new_figure(width: float, height: float, columns: int) -> tuple[Figure, list[Axes]]:
+    """A figure that needs no display, and its axes from left to right."""
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
-    return figure, list(np.ravel(figure.subplots(rows, columns, squeeze=False)))
+    return figure, list(np.ravel(figure.subplots(1, columns, squeeze=False)))
 
 
-def save_figure(figure: Figure, path: Path, dpi: int = 150) -> None:
-    """Write a PNG whole or not at all."""
+def as_png(figure: Figure) -> bytes:
+    """A figure as a PNG."""
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=dpi)
-    write_atomically(path, buffer.getvalue())
+    figure.savefig(buffer, format="png", dpi=150)
+    return buffer.getvalue()
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a PNG whole or not at all."""
+    write_atomically(path, as_png(figure))

@@ -3,14 +3,16 @@
 Results on a part of a data set have no place in it: only the tables of `COLUMN_TASKS` are read.
 """
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
+from textwrap import TextWrapper
 from typing import Any, Final
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from aem.base.console import as_markdown
+from aem.base.files import read_json
 from aem.data import registry
 from aem.errors import AemError
 from aem.paper.plots import new_figure
@@ -38,6 +40,10 @@ REMARKS: Final = {
     "MINIBOONE": "rows rebuilt from a public copy of the data by MAF's recipe: validation and test "
     "rows are those of MAF's files, training rows the same set in another order",
 }
+# Of the notes below the picture.
+WRAP: Final = TextWrapper(
+    186, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+)
 
 
 @dataclass(frozen=True)
@@ -58,14 +64,12 @@ class Table1:
 
     def markdown(self) -> str:
         """As text."""
-        header = ["test log-likelihood (nats)", *COLUMN_TASKS]
-        lines = [header, ["---"] * len(header)]
+        lines = [["test log-likelihood (nats)", *COLUMN_TASKS]]
         for title, rows in self.sections:
             lines.append([f"*{title}*", *[""] * len(COLUMN_TASKS)])
             lines += [[name, *(_marked(cell) for cell in cells)] for name, cells in rows]
-        table = "".join("| " + " | ".join(line) + " |\n" for line in lines)
         notes = "".join(f"{number}. {note}\n" for number, note in enumerate(self.notes, 1))
-        return f"{table}\n{notes}"
+        return f"{as_markdown(lines)}\n{notes}"
 
     def figure(self) -> Figure:
         """As a picture."""
@@ -124,20 +128,20 @@ def _found(results: Path, task: str, preset: str) -> dict[str, Any] | None:
 
 def _is_of(run: Path, task: str, preset: str) -> bool:
     try:
-        about = json.loads(run.read_text(encoding="utf-8"))
+        about = read_json(run)
         return bool(about["task"] == task and about["preset"] == preset)
-    except (ValueError, KeyError, TypeError):
+    except (AemError, KeyError, TypeError):
         return False  # another program's file of that name
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = read_json(path)
         record["test"]["quadrature"]["error"]
         record["steps"], record["training"]
         for score in SCORES:
             record["test"][score]
-    except (ValueError, KeyError, TypeError) as error:
+    except (AemError, KeyError, TypeError) as error:
         raise AemError(f"{path} is not a result of an experiment on a table") from error
     return dict(record)
 
@@ -190,10 +194,12 @@ def _marked(cell: Cell) -> str:
 def _draw(table: Table1) -> Figure:
     """Rows from top to bottom, a rule below each section, notes underneath."""
     count = sum(1 + len(rows) for _, rows in table.sections) + 1
-    note_lines = [line for n, note in enumerate(table.notes, 1) for line in _wrapped(n, note)]
+    note_lines = [
+        line for n, note in enumerate(table.notes, 1) for line in WRAP.wrap(f"{n} {note}")
+    ]
     unit = 0.245  # inches a line
     height = unit * (count + 1.5) + 0.17 * len(note_lines)
-    figure, (axes,) = new_figure(12.0, height, 1, 1)
+    figure, (axes,) = new_figure(12.0, height, 1)
     figure.set_layout_engine("none")
     axes.set_position((0, 0, 1, 1))
     axes.axis("off")
@@ -248,12 +254,3 @@ def _best_in_column(table: Table1) -> list[float | None]:
                 if cell.value is not None:
                     columns[i].append(_shown(cell.value))
     return [max(values, default=None) for values in columns]
-
-
-def _wrapped(number: int, note: str, width: int = 185) -> list[str]:
-    words, lines = f"{number}  {note}".split(), [""]
-    for word in words:
-        if len(lines[-1]) + len(word) > width:
-            lines.append("    ")
-        lines[-1] += f" {word}" if lines[-1].strip() else word
-    return lines

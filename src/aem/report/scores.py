@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from aem.base.progress import Report, named
+from aem.base.randomness import seeded
 from aem.conditionals.normalizer import Quadrature
 from aem.model.scoring import score_block
 from aem.report.histograms import distribution
@@ -60,8 +61,7 @@ def screen(table: TableModel, x: Array, report: Report) -> Array:
     distribution_ = model()
     device = model.device
     parts = []
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(0)
+    with seeded(0, device):
         for start in range(0, len(x), BLOCK):
             some = torch.tensor(x[start : start + BLOCK], device=device)
             rows = table.transform.forward(some).to(model.dtype)

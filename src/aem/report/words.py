@@ -47,9 +47,7 @@ def _exactness(normaliser: dict[str, Any]) -> str:
 
 def _discrete(table: TableModel) -> str:
     count = len(table.discrete)
-    if not count:
-        return "."
-    return f", {count} of them discrete."
+    return f", {count} of them discrete." if count else "."
 
 
 def _fitted_on(table: TableModel, rows: int) -> str:

@@ -15,7 +15,7 @@ one more row has a value nobody has seen, among those beyond.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -223,23 +223,23 @@ def log_cell_density(
     density is integrated over the cell itself: a difference of two values of the CDF would lose
     every digit in the tails. A proposal alone knows its mass in closed form.
     """
-    log_mass = _proposal_log_mass if proposal_alone else _log_mass
     shift, scales = model.standardisation.shift, model.standardisation.scale
     index = torch.arange(len(rows), device=rows.device) * rows.shape[1]
     result = {}
     for column in discrete:
         d = model.columns.index(column.column)
         own, scale = flat.select(index + d), float(scales[d])
+        log_mass = own.proposal.log_mass if proposal_alone else partial(_log_mass, own)
         place = torch.floor((rows[:, d] - column.origin) / column.step + 0.5)
 
         def start(k: Tensor, column: Discrete = column, d: int = d) -> Tensor:
             """Where the k-th cell begins, standardised."""
             return (column.origin + column.step * (k - 0.5) - shift[d]) / scales[d]
 
-        mass = log_mass(own, start(place), column.step / scale) - log_z[:, d]
+        mass = log_mass(start(place), column.step / scale) - log_z[:, d]
         if column.bounded:
             width = column.cells * column.step / scale
-            inside = log_mass(own, start(torch.zeros_like(place)), width) - log_z[:, d]
+            inside = log_mass(start(torch.zeros_like(place)), width) - log_z[:, d]
             seen = (place >= 0) & (place < column.cells)
             outside = torch.log1p(-inside.exp().clamp(max=1 - 1e-9))
             mass = torch.where(
@@ -270,10 +270,3 @@ def _log_mass(
     chunks = torch.arange(len(low), device=low.device).split(chunk) if len(low) else ()
     parts = list(spread(some, chunks, device=low.device.type))
     return (torch.cat(parts) if parts else low) + math.log(width)
-
-
-def _proposal_log_mass(
-    conditionals: Conditionals, low: Float[Tensor, " B"], width: float
-) -> Float[Tensor, " B"]:
-    """The same of the proposal."""
-    return conditionals.proposal.log_mass(low, width)

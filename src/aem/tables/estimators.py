@@ -11,6 +11,7 @@ import math
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -69,36 +70,23 @@ def _as_table_errors() -> Iterator[None]:
         raise TableError(str(error)) from error
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class _TableEstimator(BaseEstimator):  # type: ignore[misc]
     """What both estimators share: a fitted `TableModel` and the way of rows to it."""
 
-    model_: TableModel
-    n_features_in_: int
+    components: int | None = None
+    hidden: int | None = None
+    steps: int | None = None
+    batch_size: int | None = None
+    learning_rate: float | None = None
+    dropout: float | None = None
+    weight_decay: float | None = None
+    frequencies: int | None = None
+    device: str = "auto"
+    random_state: Any = 0
 
-    def __init__(
-        self,
-        *,
-        components: int | None = None,
-        hidden: int | None = None,
-        steps: int | None = None,
-        batch_size: int | None = None,
-        learning_rate: float | None = None,
-        dropout: float | None = None,
-        weight_decay: float | None = None,
-        frequencies: int | None = None,
-        device: str = "auto",
-        random_state: Any = 0,
-    ) -> None:
-        self.components = components
-        self.hidden = hidden
-        self.steps = steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.dropout = dropout
-        self.weight_decay = weight_decay
-        self.frequencies = frequencies
-        self.device = device
-        self.random_state = random_state
+    model_: TableModel = field(init=False)
+    n_features_in_: int = field(init=False)
 
     @_as_table_errors()
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -264,6 +252,7 @@ class AEMDensity(DensityMixin, _TableEstimator):  # type: ignore[misc]
         return density
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class AEMOutlierDetector(OutlierMixin, _TableEstimator):  # type: ignore[misc]
     """Rows are outliers if their score is among the lowest `contamination` of rows like the fitted.
 
@@ -292,34 +281,7 @@ class AEMOutlierDetector(OutlierMixin, _TableEstimator):  # type: ignore[misc]
         as in `AEMDensity`, where a network is trained.
     """
 
-    def __init__(
-        self,
-        *,
-        contamination: float = 0.1,
-        components: int | None = None,
-        hidden: int | None = None,
-        steps: int | None = None,
-        batch_size: int | None = None,
-        learning_rate: float | None = None,
-        dropout: float | None = None,
-        weight_decay: float | None = None,
-        frequencies: int | None = None,
-        device: str = "auto",
-        random_state: Any = 0,
-    ) -> None:
-        super().__init__(
-            components=components,
-            hidden=hidden,
-            steps=steps,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            dropout=dropout,
-            weight_decay=weight_decay,
-            frequencies=frequencies,
-            device=device,
-            random_state=random_state,
-        )
-        self.contamination = contamination
+    contamination: float = 0.1
 
     @_as_table_errors()
     def fit(self, X: Any, y: Any = None) -> Self:

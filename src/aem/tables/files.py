@@ -7,7 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from aem.base.files import as_mapping, blaming_file, header, read_tensors, write_tensors
+from aem.base.files import (
+    as_mapping,
+    blaming_file,
+    header,
+    part_of_file,
+    read_tensors,
+    write_tensors,
+)
 from aem.errors import AemError
 from aem.model.files import NUMBER, OF_A_TABLE, model_entry, read_columns, read_model
 from aem.model.transforms.records import from_records, to_records
@@ -90,8 +97,7 @@ def _read(
             return _read_member(metadata, tensors, entries, about, device)
         members = []
         for place, entry in enumerate(metadata["members"]):
-            start = f"{place}."
-            own = {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
+            own = part_of_file(tensors, str(place))
             members.append(_read_member(as_mapping(entry, "members"), own, entries, {}, device))
         return TableEnsemble(members, about)
 

@@ -20,7 +20,13 @@ from aem.config import RESAMPLED
 from aem.errors import AemError
 from aem.model.aem import AEM
 from aem.model.sampling import Drawing, draw_block, drawn_in_blocks
-from aem.model.scoring import Scores, block_by_block, score_conditionals, warn_inexact
+from aem.model.scoring import (
+    Scores,
+    block_by_block,
+    log_proposal,
+    score_conditionals,
+    warn_inexact,
+)
 from aem.model.transforms.base import Chain, TableTransform
 from aem.model.transforms.permutation import Permutation
 from aem.model.transforms.symmetry import Symmetry
@@ -207,11 +213,16 @@ class TableModel:
 
         return Scores.concatenate(list(block_by_block(some, self.exact, rows, None, settings)))
 
+    def _conditionals(self, rows: Tensor) -> tuple[Tensor, Tensor, Conditionals]:
+        """Rows as the model reads them, the same standardised, and their conditionals."""
+        read = self.transform.forward(rows.double())
+        z = self.exact.standardise(read)
+        return read, z, self.exact.conditionals(z).flatten()
+
     def score_block(self, rows: Tensor, settings: Quadrature, first_row: int = 0) -> Scores:
         """The same of a block of rows that fits into the memory."""
-        exact, read = self.exact, self.transform.forward(rows.double())
-        z = exact.standardise(read)
-        flat = exact.conditionals(z).flatten()
+        exact = self.exact
+        read, z, flat = self._conditionals(rows)
         scores = score_conditionals(exact, flat, z, None, settings, first_row)
         # A proposal's own masses need no normaliser.
         log_z = torch.zeros_like(scores.log_z) if exact.flat else scores.log_z
@@ -231,25 +242,16 @@ class TableModel:
         return torch.cat(list(parts))
 
     def _log_proposal(self, rows: Tensor) -> Tensor:
-        exact, read = self.exact, self.transform.forward(rows.double())
-        z = exact.standardise(read)
-        flat = exact.conditionals(z).flatten()
-        log_q = flat.proposal.log_prob(z.reshape(-1, 1)).reshape(z.shape)
-        terms = self._with_cells(
-            log_q + exact.standardisation.log_slope,
-            flat,
-            read,
-            torch.zeros_like(z),
-            proposal_alone=True,
-        )
+        read, z, flat = self._conditionals(rows)
+        log_q, none = log_proposal(self.exact, flat, z), torch.zeros_like(z)
+        terms = self._with_cells(log_q, flat, read, none, proposal_alone=True)
         return self._by_column(terms + self.transform.log_slopes(rows.double()))
 
     def with_estimated_cells(self, log_prob: Tensor, rows: Tensor, log_z: Tensor) -> Tensor:
         """Log densities [B, D] by column of the model, those of discrete columns by estimated log Z."""
 
         def some(block: slice) -> Tensor:
-            read = self.transform.forward(rows[block].double())
-            flat = self.exact.conditionals(self.exact.standardise(read)).flatten()
+            read, _, flat = self._conditionals(rows[block])
             return self._with_cells(log_prob[block], flat, read, log_z[block])
 
         if not self.cells:

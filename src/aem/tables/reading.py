@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pyarrow import csv, parquet
 
 from aem.base.checks import check_table
+from aem.base.frames import column_numbers, is_number
 from aem.base.names import listed, places, unnamed
 from aem.errors import AemError
 
@@ -87,9 +88,9 @@ def named_rows(
         names, columns = tuple(wanted), [columns[place] for place in chosen]
     if len(columns[0]) == 0:
         raise AemError(f"{what} has no rows")
-    _refuse_text_and_gaps(dict(zip(names, columns, strict=True)), what)
-    numbers = [column_numbers(c, n, what) for c, n in zip(columns, names, strict=True)]
-    values = check_table(np.stack(numbers, axis=1), what=f"data in {what}", columns=names)
+    found = dict(zip(names, columns, strict=True))
+    numbers = column_numbers(found, what, "leave such columns out with --drop")
+    values = check_table(numbers, what=f"data in {what}", columns=names)
     headless = raw.headless and list(wanted or ()) != unnamed(len(names))
     return NamedRows(names, values, headless)
 
@@ -131,7 +132,8 @@ def read_raw(path: Path, known: Sequence[str] = ()) -> RawTable:
         if kind == ".npy":
             return _from_numpy(path)
         if kind == ".parquet":
-            return _from_arrow(parquet.ParquetFile(path).read())
+            table = parquet.ParquetFile(path).read()
+            return RawTable(list(table.columns), list(table.column_names))
         return _from_csv(path, "\t" if kind.startswith(".tsv") else ",", known)
     except (pa.ArrowException, OSError, ValueError, EOFError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else "it is damaged"
@@ -151,10 +153,6 @@ def _from_numpy(path: Path) -> RawTable:
     return RawTable([pa.chunked_array([np.ascontiguousarray(c)]) for c in wide.T], None)
 
 
-def _from_arrow(table: pa.Table) -> RawTable:
-    return RawTable(list(table.columns), list(table.column_names))
-
-
 def _from_csv(path: Path, delimiter: str, known: Sequence[str]) -> RawTable:
     parse = csv.ParseOptions(delimiter=delimiter)
     packing = COMPRESSED.get(path.suffix.lower())
@@ -163,7 +161,7 @@ def _from_csv(path: Path, delimiter: str, known: Sequence[str]) -> RawTable:
         csv.open_csv(stream, parse_options=parse) as reader,
     ):
         first = list(reader.schema.names)
-    named = not all(map(_is_number, first)) or _are_names(first, known)
+    named = not all(map(is_number, first)) or _are_names(first, known)
     # "0,1,2" is how a data frame without names is written: a header, but no names.
     headless = not named and first != [str(i) for i in range(len(first))]
     options = csv.ReadOptions(autogenerate_column_names=headless)
@@ -192,14 +190,6 @@ def _refuse_doubtful(first: Sequence[str], columns: list[pa.ChunkedArray], path:
         )
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
 def _without(raw: RawTable, drop: Sequence[str], ignore: Sequence[str], what: str) -> RawTable:
     names = raw.names or unnamed(len(raw.columns))
     twice = sorted({name for name in names if names.count(name) > 1})
@@ -211,49 +201,3 @@ def _without(raw: RawTable, drop: Sequence[str], ignore: Sequence[str], what: st
     kept = [(n, c) for n, c in zip(names, raw.columns, strict=True) if n not in {*drop, *ignore}]
     kept_names = [n for n, _ in kept] if raw.names else None
     return RawTable([c for _, c in kept], kept_names, raw.headless)
-
-
-def _refuse_text_and_gaps(columns: Mapping[str, pa.ChunkedArray], what: str) -> None:
-    """Say which columns cannot be used, all at once."""
-    text = [n for n, c in columns.items() if not is_numeric(c.type)]
-    if len(text) > 1:
-        raise AemError(
-            f"columns {listed(text)} of {what} are not numeric: categories and text are not "
-            "supported yet, leave them out with --drop or encode them"
-        )
-    gaps = [n for n, c in columns.items() if not pa.types.is_null(c.type) and c.null_count]
-    empty = [n for n, c in columns.items() if len(c) and c.null_count == len(c)]
-    if empty:
-        raise AemError(f"column {listed(empty)} of {what} has no values; leave it out with --drop")
-    if gaps and not text:
-        raise AemError(
-            f"column {listed(gaps)} of {what} has missing values, which are not supported yet: "
-            "fill them in or leave those rows or columns out"
-        )
-
-
-def is_numeric(kind: pa.DataType) -> bool:
-    """Whether a column of this type holds numbers, as one of nothing but gaps may."""
-    types = pa.types
-    numbers = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
-    return bool(numbers or types.is_boolean(kind) or types.is_null(kind))
-
-
-def column_numbers(column: pa.ChunkedArray, name: str, path: Path | str) -> NDArray[np.float64]:
-    """A column as float64, or one sentence that says why it is none."""
-    kind = column.type
-    if pa.types.is_boolean(kind) or pa.types.is_decimal(kind):
-        column = column.cast(pa.float64())
-    elif pa.types.is_null(kind):
-        raise AemError(f"column '{name}' of {path} has no values")
-    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        raise AemError(f"column '{name}' of {path} is not numeric{_first_text(column)}")
-    return np.asarray(column.to_numpy(), dtype=np.float64)
-
-
-def _first_text(column: pa.ChunkedArray) -> str:
-    """Where the trouble starts: usually one stray word in a column of numbers."""
-    for row, value in enumerate(column):
-        if value.is_valid and not _is_number(str(value)):
-            return f": row {row} holds '{value}'"
-    return ""

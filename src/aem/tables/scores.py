@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from aem.base.files import as_bytes
 from aem.base.progress import Report, part_of, silent
 from aem.base.settings import to_mapping
 from aem.conditionals.normalizer import Quadrature
@@ -21,7 +22,7 @@ from aem.errors import AemError
 from aem.evaluation.importance import MEMORY, importance_scores
 from aem.evaluation.kde import KDE, fit_kde
 from aem.evaluation.side_by_side import Estimate, Exact
-from aem.model.scoring import without_density
+from aem.model.scoring import by_row, without_density
 from aem.model.transforms.records import to_records
 from aem.tables.ensemble import TableEnsemble, mixture_error, mixture_log_prob
 from aem.tables.model import TableModel
@@ -86,9 +87,7 @@ class TableScores:
             config = to_mapping(member.model.config)
             plain = [config, to_records(member.transform), discrete, member.columns]
             state.update(json.dumps(plain).encode())
-            for name, tensor in member.model.state_dict().items():
-                state.update(name.encode())
-                state.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+            state.update(as_bytes(member.model.state_dict()))
         return state.hexdigest()
 
     @torch.no_grad()
@@ -101,7 +100,7 @@ class TableScores:
         """Log density with computed normalisers, and its error."""
         scores = [m.scores(x, settings) for m in self.members]
         total = torch.stack([s.log_prob.sum(-1) for s in scores])
-        reached = torch.stack([(s.log_prob - torch.log1p(-s.outside)).sum(-1) for s in scores])
+        reached = torch.stack([s.within_reach for s in scores])
         error = torch.stack([s.error.sum(-1) for s in scores])
         nodes = torch.stack([s.nodes.double().mean(-1) for s in scores])
         return Exact(
@@ -117,7 +116,7 @@ class TableScores:
         """All that the quadrature knows of each row; NaN for rows that have no density."""
         exists = ~self.without_density(x)
         found = vars(self.quadrature(x[exists], settings))
-        return {name: _spread(values, exists) for name, values in found.items()}
+        return {name: by_row(values, exists, torch.nan) for name, values in found.items()}
 
     def without_density(self, x: Float[Tensor, "B D"]) -> Bool[Tensor, " B"]:
         """Rows that some member has no density for, as the paper's literal energy allows."""
@@ -178,9 +177,3 @@ class TableScores:
             terms = kernel.log_prob(m.model, read, memory=self.memory, report=told)
             parts.append((terms + m.transform.log_slopes(x)).sum(-1))
         return mixture_log_prob(torch.stack(parts))
-
-
-def _spread(values: Float[Tensor, " N"], where: Bool[Tensor, " B"]) -> Float[Tensor, " B"]:
-    full = values.new_full(where.shape, torch.nan)
-    full[where] = values
-    return full

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from aem.base.files import write_tensors
+from aem.base.files import as_bytes, write_tensors
 from aem.errors import AemError
 from aem.model.aem import AEM
 from aem.model.files import content, load_model, model_information
@@ -16,11 +16,8 @@ from aem.model.files import content, load_model, model_information
 
 def digest(weights: Mapping[str, Tensor]) -> str:
     """A fingerprint of weights: a prior belongs to the latents of one encoder, no other."""
-    total = hashlib.sha256()
-    for name in sorted(weights):
-        total.update(name.encode())
-        total.update(weights[name].detach().cpu().contiguous().float().numpy().tobytes())
-    return total.hexdigest()[:16]
+    ordered = {name: weights[name].float() for name in sorted(weights)}
+    return hashlib.sha256(as_bytes(ordered)).hexdigest()[:16]
 
 
 def save_prior(prior: AEM, network: nn.Module, path: str | Path, **about: Any) -> None:

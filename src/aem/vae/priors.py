@@ -16,7 +16,7 @@ from aem.conditionals.proposals.base import LOG_ROOT_2PI
 from aem.evaluation.importance import MEMORY, importance_scores
 from aem.evaluation.kde import KDE
 from aem.model.aem import AEM
-from aem.model.scoring import without_density
+from aem.model.scoring import by_row, without_density
 
 BLOCK = {"cpu": 256, "cuda": 8192}  # latents scored between two reports
 
@@ -63,25 +63,20 @@ def quadrature_prior(model: AEM, settings: Quadrature) -> Prior:
     distribution, exact = model(), model.in_double()
 
     def score(z: Tensor, report: Report = silent) -> PriorScores:
-        log_prob, error, unmet, reached = [], [], [], []
-        count = counting(report, "latents", len(z))
+        parts, count = [], counting(report, "latents", len(z))
         for some in z.split(BLOCK[z.device.type]):
             exists = ~without_density(exact, some)
             scores = distribution.scores(some[exists], settings)
-            total = some.new_full((len(some),), -torch.inf, dtype=torch.float64)
-            total[exists] = scores.log_prob.sum(-1)
-            errors = torch.zeros_like(total)
-            errors[exists] = scores.error.sum(-1)
-            log_prob.append(total)
-            error.append(errors)
-            beyond = torch.zeros_like(exists)
-            beyond[exists] = ~scores.converged.all(-1)
-            unmet.append(beyond)
-            within = total.clone()
-            within[exists] = (scores.log_prob - torch.log1p(-scores.outside)).sum(-1)
-            reached.append(within)
+            parts.append(
+                (
+                    by_row(scores.log_prob.sum(-1), exists, -torch.inf),
+                    by_row(scores.error.sum(-1), exists, 0.0),
+                    by_row(~scores.converged.all(-1), exists, False),
+                    by_row(scores.within_reach, exists, -torch.inf),
+                )
+            )
             count(len(some))
-        return PriorScores(*(torch.cat(parts) for parts in (log_prob, error, unmet, reached)))
+        return PriorScores(*map(torch.cat, zip(*parts, strict=True)))
 
     return score
 
@@ -118,7 +113,7 @@ def log_standard_normal(z: Float[Tensor, "*B L"]) -> Float[Tensor, "*B"]:
 def log_proposal(prior: AEM, z: Float[Tensor, "*B L"]) -> Float[Tensor, "*B"]:
     """An AEM's proposal as a prior, differentiable in the latents and in its own parameters."""
     rows = prior.standardise(z.flatten(0, -2))
-    log_q = prior.conditionals(rows).proposal.log_prob(rows[..., None])[..., 0].sum(-1)
+    log_q = prior.conditionals(rows).proposal.log_prob_of(rows).sum(-1)
     return (log_q - prior.standardisation.scale.log().sum()).reshape(z.shape[:-1])
 
 

@@ -16,7 +16,7 @@ from aem.nn.energy import EnergyNetwork
 from aem.nn.features import fourier_features
 from aem.nn.kernels import applied
 from aem.nn.kernels import energy as kernel
-from aem.nn.kernels.arithmetic import dropout_mask
+from tests.support.dropout import dropout_mask
 
 # conditionals, nodes, hidden, blocks, frequencies, features, activation, dropout
 SHAPES = [

@@ -8,10 +8,10 @@ from torch import Tensor
 from aem.nn.features import REACH, FourierFeatures
 from aem.nn.kernels import applied, is_tanh, layers
 from aem.nn.kernels import resmade as kernel
-from aem.nn.kernels.arithmetic import dropout_mask
 from aem.nn.kernels.packing import Packed
 from aem.nn.masks import MaskedLinear
 from aem.nn.resmade import ResMADE
+from tests.support.dropout import dropout_mask
 
 # rows, features, hidden, blocks, outputs, frequencies, activation, dropout
 SHAPES = [

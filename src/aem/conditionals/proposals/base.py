@@ -52,9 +52,9 @@ class Proposal(ABC):
 
     What follows
     ------------
-    `density`, `isf`, `mass` and `log_mass` between two points; `transport` of uniforms to draws with
-    its inverse `position`, and stratified `nodes_around` data; `select`, `flatten` and `double`. A
-    subclass replaces those that it can do faster, or with more digits.
+    `log_prob_of` single values, `density`, `isf`, `mass` and `log_mass` between two points; `transport`
+    of uniforms to draws with its inverse `position`, and stratified `nodes_around` data; `select`,
+    `flatten` and `double`. A subclass replaces those that it can do faster, or with more digits.
     """
 
     bounded: bool = False  # zero density beyond bounds that are the user's
@@ -94,6 +94,10 @@ class Proposal(ABC):
     def moments(self) -> tuple[Float[Tensor, "*B"], Float[Tensor, "*B"]]:
         """Mean and standard deviation; NaN, or an infinite deviation, where they do not exist."""
 
+    def log_prob_of(self, x: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
+        """Log density at one value for each conditional."""
+        return self.log_prob(x[..., None])[..., 0]
+
     def density(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
         """Density at each node, which far out may round to zero."""
         return self.log_prob(x).exp()
@@ -112,7 +116,7 @@ class Proposal(ABC):
     def log_mass(self, low: Float[Tensor, "*B"], width: float) -> Float[Tensor, "*B"]:
         """Log probability between `low` and `low` + `width`, also where it is no positive number."""
         mass = self.mass(torch.stack((low, low + width), -1))
-        middle = self.log_prob((low + 0.5 * width)[..., None])[..., 0] + math.log(width)
+        middle = self.log_prob_of(low + 0.5 * width) + math.log(width)
         return torch.where(mass > 0, mass.log(), middle)
 
     def transport(self, u: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
@@ -127,7 +131,7 @@ class Proposal(ABC):
         self, x: Float[Tensor, "*B"], nodes: int
     ) -> tuple[Float[Tensor, "*B"], Float[Tensor, "*B S"], Int[Tensor, "*B"]]:
         """log q(x), one point in each of S strata with x in its own, and which that is."""
-        log_q = self.log_prob(x[..., None])[..., 0]
+        log_q = self.log_prob_of(x)
         with torch.no_grad():
             y = self.transport(stratified_uniforms(self.batch, nodes))
             own = (self.position(x) * nodes).long().clamp(0, nodes - 1)

@@ -122,19 +122,3 @@ def multipliers(layers: int, columns: int, device: torch.device) -> Tensor:
     generator = torch.Generator().manual_seed(columns)
     numbers = torch.randint(2**31, (layers, columns), generator=generator)
     return (2 * numbers + 1 - 2**31).to(torch.int32).to(device)
-
-
-def dropout_mask(rows: int, columns: int, layers: int, dropout: float, seed: int) -> Tensor:
-    """The masks of `dropped` by PyTorch [layers, rows, columns]: true where kept. For tests."""
-    low = 0xFFFFFFFF
-
-    def mul(a: Tensor, b: Tensor | int) -> Tensor:
-        # Products of 32-bit numbers do not fit 63 bits: in two halves.
-        return (a * (b & 0xFFFF) + (((a * (b >> 16)) & 0xFFFF) << 16)) & low
-
-    r = (mul(torch.arange(rows), 0x9E3779B1) + seed) & low
-    r = mul(r ^ (r >> 16), 0x7FEB352D)
-    r = mul(r ^ (r >> 15), 0x846CA68B)
-    r = r ^ (r >> 16)
-    c = multipliers(layers, columns, torch.device("cpu")).long() & low
-    return mul(r[:, None], c[:, None, :]) >= int(dropout * 2**32)

@@ -1,6 +1,5 @@
 """`aem reproduce calibration` and `aem reproduce dimensionality`: the paper's studies of log Ẑ."""
 
-import math
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -11,8 +10,8 @@ import typer
 
 from aem.base.devices import choose_device
 from aem.base.display import ProgressDisplay
-from aem.base.files import write_json
-from aem.base.options import seed_option
+from aem.base.files import finite, write_json
+from aem.base.options import Device, seed_option
 from aem.base.provenance import provenance
 from aem.base.settings import to_mapping
 from aem.data.tasks import PLANE_TASKS
@@ -38,7 +37,7 @@ def calibration(
         int, typer.Option(help="Conditionals a model.")
     ] = calibration_study.CONDITIONALS,
     seed: Annotated[int, seed_option("Of everything drawn at random.")] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Device = "auto",
 ) -> None:
     """Section 5.2: estimates of log Z with 5 to 20,000 samples against its true value."""
     started = time.monotonic()
@@ -100,13 +99,8 @@ def _record(model: AEM, rows: FoundRows, result: Calibration) -> dict[str, Any]:
         "config": to_mapping(model.config),
         **asdict(result),
     }
-    # log Z = 0 to the last bit would make a relative error infinite; JSON has no word for it.
-    for spread in record["spreads"]:
-        spread["relative"] = {
-            name: value if math.isfinite(value) else None
-            for name, value in spread["relative"].items()
-        }
-    return record
+    # log Z = 0 to the last bit makes a relative error infinite, and JSON has no word for it.
+    return dict(finite(record))
 
 
 def _sentence(name: str, result: Calibration) -> str:

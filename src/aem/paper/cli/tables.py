@@ -1,6 +1,5 @@
 """`aem reproduce power`, `gas`, …: the paper's experiments on tables of real data."""
 
-from contextlib import nullcontext
 from typing import Annotated, Any
 
 import typer
@@ -8,9 +7,8 @@ from rich.console import Console
 from rich.table import Table
 
 from aem.base.console import say
-from aem.base.display import ProgressDisplay
-from aem.base.progress import silent
 from aem.paper.cli.options import Config, Out, Preset, Quiet, SettingsOption
+from aem.paper.cli.progress import shown
 from aem.paper.tables.config import TABLES, table_experiment
 from aem.paper.tables.run import TableRun, run_table
 
@@ -45,7 +43,7 @@ def _table_command(app: typer.Typer, name: str) -> None:
         quiet: Quiet = False,
     ) -> None:
         experiment = table_experiment(name, preset, config, settings or [])
-        with nullcontext(silent) if quiet else _Late() as report:
+        with shown(quiet=quiet) as report:
             run = run_table(
                 experiment, preset, out, evaluate_only=evaluate_only, quiet=quiet, report=report
             )
@@ -53,25 +51,6 @@ def _table_command(app: typer.Typer, name: str) -> None:
             _show(run)
 
     app.command(name, help=f"Train and evaluate on the table '{name}'.")(command)
-
-
-class _Late:
-    """A progress display that starts with the first report: training has one of its own."""
-
-    def __init__(self) -> None:
-        self.progress: ProgressDisplay | None = None
-
-    def __enter__(self) -> "_Late":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self.progress is not None:
-            self.progress.__exit__(None, None, None)
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        if self.progress is None:
-            self.progress = ProgressDisplay().__enter__()
-        self.progress(what, done, total)
 
 
 def _show(run: TableRun) -> None:

@@ -1,14 +1,11 @@
 """`aem reproduce vae`: the AEM as the prior of a variational autoencoder."""
 
-from contextlib import nullcontext
-
 from rich.console import Console
 from rich.table import Table
 
 from aem.base.console import say
-from aem.base.display import ProgressDisplay
-from aem.base.progress import silent
 from aem.paper.cli.options import Config, Out, Preset, Quiet, SettingsOption
+from aem.paper.cli.progress import shown
 from aem.paper.vae.config import vae_experiment
 from aem.paper.vae.run import VaeRun, run_vae
 from aem.paper.vae.table import HEADER, table_rows
@@ -31,32 +28,10 @@ def vae(
 ) -> None:
     """Train a VAE on binarised MNIST, give it an AEM prior, and score it under every prior."""
     experiment = vae_experiment(preset, config, settings or [])
-    with nullcontext(silent) if quiet else _OneAtATime() as report:
+    with shown(quiet=quiet) as report:
         run = run_vae(experiment, preset, out, quiet=quiet, report=report)
     if not quiet:
         _show(run)
-
-
-class _OneAtATime:
-    """A bar for each piece of work, gone when it is done: training between them has its own."""
-
-    def __init__(self) -> None:
-        self.bars: ProgressDisplay | None = None
-
-    def __enter__(self) -> "_OneAtATime":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self.bars is not None:
-            self.bars.__exit__(None, None, None)
-            self.bars = None
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        if self.bars is None:
-            self.bars = ProgressDisplay().__enter__()
-        self.bars(what, done, total)
-        if done >= total:
-            self.__exit__()
 
 
 def _show(run: VaeRun) -> None:

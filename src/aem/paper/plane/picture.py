@@ -21,7 +21,6 @@ from aem.paper.plots import new_figure
 from aem.paper.studies.figures import BLUE, GREY, STYLE, VERMILION
 
 SLICES = (0.25, 0.5, 0.75)  # where x1 is held, as shares of its range
-COLOURS = "gray"
 BINS = 256  # of a histogram, along each axis
 
 Grid = NDArray[np.float64]
@@ -108,24 +107,28 @@ def draw_row(picture: Picture, record: Mapping[str, Any]) -> Figure:
     panels = (data, proposal, proposal_samples, model, samples)
     top = float(np.quantile(model, 0.998))
     with mpl.rc_context({"font.size": 10, "font.family": "DejaVu Sans"}):
-        figure, axes = new_figure(14.0, 3.35, 1, 5)
+        figure, axes = new_figure(14.0, 3.35, 5)
         for axis, title, panel, caption in zip(axes, titles, panels, captions(record), strict=True):
-            axis.imshow(
-                panel,
-                origin="lower",
-                extent=(*picture.bounds[0], *picture.bounds[1]),
-                aspect="auto",
-                cmap="magma",
-                vmin=0.0,
-                vmax=top,
-                interpolation="nearest",
-            )
-            axis.set_box_aspect(1)
-            axis.set_xticks([])
-            axis.set_yticks([])
-            axis.set_title(title)
+            _show(axis, picture, panel, top, "magma", title)
             axis.set_xlabel(caption, fontsize=9)
     return figure
+
+
+def _show(
+    axes: Axes, picture: Picture, density: Grid, top: float, colours: str, title: str
+) -> None:
+    """A density in the picture's window, `top` and above in the brightest colour."""
+    axes.imshow(
+        density,
+        origin="lower",
+        extent=(*picture.bounds[0], *picture.bounds[1]),
+        aspect="auto",
+        cmap=colours,
+        vmin=0.0,
+        vmax=top,
+        interpolation="nearest",
+    )
+    axes.set(box_aspect=1, xticks=[], yticks=[], title=title)
 
 
 def captions(record: Mapping[str, Any]) -> tuple[str, str, str, str, str]:
@@ -154,21 +157,8 @@ def draw_teaser(picture: Picture) -> Figure:
         places = (grid[0, 0], grid[1, 0], grid[:, 1:])
         titles = ("Data", "ResMADE (the proposal)", "AEM")
         for place, title, name in zip(places, titles, _GRIDS, strict=True):
-            axes = figure.add_subplot(place)
-            axes.imshow(
-                np.exp(getattr(picture, name)),
-                origin="lower",
-                extent=(*picture.bounds[0], *picture.bounds[1]),
-                aspect="auto",
-                cmap=COLOURS,
-                vmin=0.0,
-                vmax=top,
-                interpolation="nearest",
-            )
-            axes.set_box_aspect(1)
-            axes.set_xticks([])
-            axes.set_yticks([])
-            axes.set_title(title)
+            density = np.exp(getattr(picture, name))
+            _show(figure.add_subplot(place), picture, density, top, "gray", title)
     return figure
 
 

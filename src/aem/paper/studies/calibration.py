@@ -109,7 +109,6 @@ def calibrate(
     study: CalibrationStudy | None = None,
     *,
     seed: int = 0,
-    memory: int = MEMORY,
     report: Report = silent,
 ) -> Calibration:
     """Compare estimates of log Z with its value on conditionals of held-out rows."""
@@ -125,7 +124,7 @@ def calibrate(
     if not len(exists):
         raise AemError("the normaliser of every conditional diverges: there is no truth to meet")
     flat, kept = flat.select(exists), len(exists)
-    truth = trapezoid_log_z(flat, memory=memory, report=report)
+    truth = trapezoid_log_z(flat, report=report)
     off = (computed.log_z[exists] - truth.log_z).abs()
     allowed = computed.error[exists] + TRAPEZOID_ERROR * truth.log_z.abs().clamp_min(1.0)
     agreement = Agreement(
@@ -138,7 +137,7 @@ def calibrate(
     generator = generator_for(seed, truth.log_z.device)
     spreads = []
     for kind in KINDS:
-        estimates = _estimates(flat, samples, kind, generator, memory, report)
+        estimates = _estimates(flat, samples, kind, generator, report)
         for s, log_z in zip(samples, estimates, strict=True):
             difference = (log_z - truth.log_z).cpu().numpy()
             relative = difference / truth.log_z.abs().cpu().numpy()
@@ -173,7 +172,6 @@ def _estimates(
     samples: Sequence[int],
     kind: str,
     generator: torch.Generator,
-    memory: int,
     report: Report,
 ) -> list[Float[Tensor, " N"]]:
     """log Ẑ for every S. iid estimates share their draws: the first S of the longest list."""
@@ -182,7 +180,7 @@ def _estimates(
     lists = [[s] for s in sorted(samples)] if stratified else [sorted(samples)]
     total = sum(marks[-1] for marks in lists)
     found: dict[int, list[Tensor]] = {s: [] for s in samples}
-    fits = nodes_within(memory, conditionals)
+    fits = nodes_within(MEMORY, conditionals)
     width = max(fits // 256, 1)
     for block in ranges(n, width):
         index = torch.arange(block.start, block.stop, device=conditionals.projected.device)

@@ -55,33 +55,36 @@ def _draw_boxes(axes: Axes, spreads: Sequence[Mapping[str, Any]]) -> None:
     samples = sorted({s["samples"] for s in spreads})
     for offset, kind in ((-0.2, "iid"), (0.2, "stratified")):
         chosen = [s for s in spreads if s["kind"] == kind]
-        stats = [
-            {
-                "med": s["difference"]["q50"],
-                "q1": s["difference"]["q25"],
-                "q3": s["difference"]["q75"],
-                "whislo": s["difference"]["q05"],
-                "whishi": s["difference"]["q95"],
-            }
-            for s in chosen
-        ]
-        colour = COLOURS[kind]
-        axes.bxp(
-            stats,
-            positions=[samples.index(s["samples"]) + offset for s in chosen],
-            widths=0.32,
-            showfliers=False,
-            patch_artist=True,
-            manage_ticks=False,
-            boxprops={"facecolor": colour, "edgecolor": colour, "alpha": 0.45},
-            medianprops={"color": "black"},
-            whiskerprops={"color": colour},
-            capprops={"color": colour},
-        )
+        places = [samples.index(s["samples"]) + offset for s in chosen]
+        _boxes(axes, [s["difference"] for s in chosen], places, 0.32, COLOURS[kind], 0.45)
     axes.axhline(0, color=GREY, linewidth=0.8)
     axes.set_xticks(range(len(samples)), [f"{s:,}" for s in samples], rotation=45)
     axes.set_xlabel("samples S")
     axes.grid(visible=False, axis="x")
+
+
+def _boxes(
+    axes: Axes,
+    quantiles: Sequence[Mapping[str, float]],
+    places: Sequence[float],
+    width: float,
+    colour: str,
+    alpha: float,
+) -> None:
+    """Quartiles as boxes, 5 % and 95 % as whiskers."""
+    marks = {"med": "q50", "q1": "q25", "q3": "q75", "whislo": "q05", "whishi": "q95"}
+    axes.bxp(
+        [{mark: own[level] for mark, level in marks.items()} for own in quantiles],
+        positions=places,
+        widths=width,
+        showfliers=False,
+        patch_artist=True,
+        manage_ticks=False,
+        boxprops={"facecolor": colour, "edgecolor": colour, "alpha": alpha},
+        medianprops={"color": "black"},
+        whiskerprops={"color": colour},
+        capprops={"color": colour},
+    )
 
 
 def _draw_sizes(axes: Axes, model: Mapping[str, Any]) -> None:
@@ -121,28 +124,7 @@ def draw_dimensionality(record: Mapping[str, Any]) -> Figure:
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(6.4, 4.0), layout="constrained")
         axes = figure.subplots()
-        stats = [
-            {
-                "med": r["log_z"]["q50"],
-                "q1": r["log_z"]["q25"],
-                "q3": r["log_z"]["q75"],
-                "whislo": r["log_z"]["q05"],
-                "whishi": r["log_z"]["q95"],
-            }
-            for r in results
-        ]
-        axes.bxp(
-            stats,
-            positions=range(len(results)),
-            widths=0.5,
-            showfliers=False,
-            patch_artist=True,
-            manage_ticks=False,
-            boxprops={"facecolor": BLUE, "edgecolor": BLUE, "alpha": 0.35},
-            medianprops={"color": "black"},
-            whiskerprops={"color": BLUE},
-            capprops={"color": BLUE},
-        )
+        _boxes(axes, [r["log_z"] for r in results], range(len(results)), 0.5, BLUE, 0.35)
         for place, r in enumerate(results):
             trials = np.asarray(r["trials"])
             # Spread by rank, not at random: the same record gives the same picture.

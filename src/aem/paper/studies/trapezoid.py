@@ -47,7 +47,6 @@ def window(conditionals: Conditionals) -> tuple[Float[Tensor, " N"], Float[Tenso
 def trapezoid_log_z(
     conditionals: Conditionals,
     *,
-    figures: int = FIGURES,
     memory: int = MEMORY,
     report: Report = silent,
 ) -> Truth:
@@ -78,7 +77,7 @@ def trapezoid_log_z(
         odd = _log_points(some, a, b, count, slice(1, count, 2), memory)
         log_sum[active] = torch.logaddexp(log_sum[active], odd)
         new = log_sum[active] + ((b - a) / count).log()
-        agree = (new - log_z[active]).abs() <= 0.5 * 10.0**-figures * new.abs().clamp_min(1.0)
+        agree = (new - log_z[active]).abs() <= 0.5 * 10.0**-FIGURES * new.abs().clamp_min(1.0)
         log_z[active], steps[active] = new, count
         converged[active] = agree & agreed[active]
         agreed[active] = agree
@@ -87,7 +86,7 @@ def trapezoid_log_z(
         active = still_open
     settled(len(active))
     # What one more standard deviation of the same height would add, against what seven figures see.
-    edge = at_ends.amax(-1) - log_z > math.log(10.0**-figures)
+    edge = at_ends.amax(-1) - log_z > math.log(10.0**-FIGURES)
     if conditionals.proposal.bounded:
         edge = torch.zeros_like(edge)  # a uniform proposal ends where the data does, by its bounds
     return Truth(log_z, steps, converged, edge)

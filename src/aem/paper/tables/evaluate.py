@@ -181,13 +181,8 @@ class Evaluator:
             worst = max(settled, key=lambda s: s.moved)
             record = {
                 "rows": len(x),
+                **worst.record(),
                 "held_still": all(s.held_still for s in settled),
-                "moved": worst.moved,
-                "claimed_error_before": worst.claimed,
-                "largest_move_of_a_row": worst.worst_move,
-                "rows_that_moved_beyond_their_error": worst.rows_beyond_error,
-                "nodes_before": worst.nodes[0],
-                "nodes_after": worst.nodes[1],
             }
             return dict(finite(record))
 

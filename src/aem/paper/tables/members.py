@@ -1,6 +1,7 @@
 """Training the members of a run: each in its folder, resumed if it was stopped, once if it was not."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,9 @@ import numpy as np
 import torch
 
 from aem.base.devices import choose_device
-from aem.base.files import make_folder, read_tensors, write_json
+from aem.base.files import make_folder, part_of_file, read_tensors, write_json
 from aem.base.provenance import device_name
-from aem.base.settings import from_mapping, to_mapping
+from aem.base.settings import from_mapping, refuse_other, to_mapping
 from aem.config import TrainConfig
 from aem.data.splits import TableSplits
 from aem.errors import AemError
@@ -75,14 +76,7 @@ def train_member(
     progress = fit(
         model, rows, splits.validation[:, list(order)], train, folder=folder, quiet=quiet
     )
-    training = {
-        "steps": progress.step,
-        "seconds": round(progress.seconds, 2),
-        "device": device_name(device),
-        "best_step": progress.best_step,
-        "best_validation_log_prob": progress.best_score,
-        "history": progress.history,
-    }
+    training = _course(vars(progress), device_name(device))
     table = TableModel(model, about={**about, "training": training})
     if file is not None:
         table.save(file)
@@ -157,13 +151,7 @@ def _refuse_other(path: Path, found: Any, wanted: dict[str, Any]) -> None:
     if not isinstance(found, dict):
         raise AemError(f"{path} does not say what it was trained on; choose another folder")
     # Settings that came after the file had their defaults.
-    found = {**_identity(TableConfig(), ()), **found}
-    for key, value in wanted.items():
-        if found.get(key) != value:
-            raise AemError(
-                f"{path} was made with {key} = {found.get(key)}, this run asks for {value}; "
-                "choose another folder or the same settings"
-            )
+    refuse_other(path, {**_identity(TableConfig(), ()), **found}, wanted)
 
 
 def _nothing_trained(folder: Path | None) -> AemError:
@@ -179,17 +167,21 @@ def _read_best(model: AEM, checkpoint: Path, identity: dict[str, Any]) -> dict[s
     _refuse_other(checkpoint, {f"train.{k}": v for k, v in metadata["train"].items()}, wanted)
     if from_mapping(type(model.config), metadata["config"]) != model.config:
         raise AemError(f"{checkpoint} belongs to a model of other settings")
-    best = {k.removeprefix("best."): v for k, v in tensors.items() if k.startswith("best.")}
+    best = part_of_file(tensors, "best")
     if not best:
         raise AemError(f"{checkpoint} is from before the first validation: train on")
     model.load_state_dict(best)
     model.eval()
-    progress = metadata["progress"]
+    # The device may be another than the one that scores.
+    return {**_course(metadata["progress"], metadata.get("device")), "unfinished": True}
+
+
+def _course(progress: Mapping[str, Any], device: str | None) -> dict[str, Any]:
+    """How a training went."""
     return {
         "steps": progress["step"],
-        "unfinished": True,
         "seconds": round(progress["seconds"], 2),
-        "device": metadata.get("device"),  # may be another than the one that scores
+        "device": device,
         "best_step": progress["best_step"],
         "best_validation_log_prob": progress["best_score"],
         "history": progress["history"],

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 from aem.base.settings import Settings, from_mapping, setting
 from aem.config import ModelConfig, TrainConfig
@@ -76,11 +76,6 @@ class StageConfig(Settings):
     )
     beta: float = setting(0.9, "Weight of the KL divergence.", at_least=0)
     beta_warmup: int = setting(0, "Steps in which it rises from zero.", at_least=0)
-    free_bits: float = setting(
-        0.0,
-        "Nats per latent that cost nothing; with the Gaussian prior and one sample only.",
-        at_least=0,
-    )
     prior_warmup: int = setting(0, "Steps that train a learnt prior alone.", at_least=0)
     augment: float = setting(
         0.0, "Strength at which training images are deformed at first.", at_least=0
@@ -113,10 +108,8 @@ class StageConfig(Settings):
     file: str = setting("", "A trained one instead, or one to go on from.")
     start: int = setting(0, "The first step, for a stage that goes on from a file.", at_least=0)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.free_bits and self.samples > 1:
-            raise AemError("free_bits needs samples = 1, the bound whose KL is known")
+    # What is left of settings that were removed: the only value they may still have.
+    REMOVED: ClassVar[dict[str, Any]] = {"free_bits": 0.0}
 
 
 @dataclass(frozen=True)
@@ -186,8 +179,6 @@ class VaeConfig:
     def __post_init__(self) -> None:
         if not self.stage_one.steps and not self.stage_one.file:
             raise AemError("stage_one: steps must be positive, or file must name a trained one")
-        if self.joint.free_bits:
-            raise AemError("joint: free_bits needs the Gaussian prior, whose KL is known")
         if self.joint.file and not self.stage_one.file:
             raise AemError(
                 "joint: a file needs stage_one.file too, for the Gaussian prior's scores"

@@ -11,8 +11,8 @@ image's draws, and the bound, to first order, by the mean weighted by their impo
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from aem.base.devices import cudnn
 from aem.base.progress import Report, named, silent
 from aem.conditionals.normalizer import Quadrature
 from aem.evaluation.kde import KDE, fit_kde
@@ -55,15 +56,9 @@ QUADRATURE_NODES = 400  # per conditional, more or less, of energies without Fou
 BASELINE = "proposal"
 
 
-@contextmanager
-def full_precision() -> Iterator[None]:
+def full_precision() -> AbstractContextManager[None]:
     """No TF32 in convolutions: its rounding adds up over a thousand pixels."""
-    before = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = False
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.allow_tf32 = before
+    return cudnn("allow_tf32", False)
 
 
 def summary(bounds: Bounds, baseline: Bounds | None = None) -> dict[str, Any]:

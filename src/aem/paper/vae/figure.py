@@ -8,10 +8,13 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from torch import Tensor
 
+from aem.base.randomness import seeded
 from aem.model.aem import AEM
 from aem.paper.plots import new_figure
 from aem.paper.vae.binarise import binarise
 from aem.paper.vae.networks import ConvolutionalVae
+
+SIDE = 8  # images across, and down
 
 
 @torch.no_grad()
@@ -23,9 +26,7 @@ def sample_images(
     A relative energy is drawn from exactly, a literal one as published: one of 100 proposal draws.
     """
     device = next(vae.parameters()).device
-    devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(seed)
+    with seeded(seed, device):
         if prior is None:
             z = torch.randn(count, vae.config.latents, device=device)
         else:
@@ -41,9 +42,7 @@ def tiles(images: Float[Tensor, "N 28 28"], side: int) -> NDArray[np.float32]:
     return np.asarray(grid[:-1, :-1].numpy(), dtype=np.float32)
 
 
-def figure_six(
-    data: Float[Tensor, "N 28 28"], probabilities: Float[Tensor, "N 28 28"], side: int = 8
-) -> Figure:
+def figure_six(data: Float[Tensor, "N 28 28"], probabilities: Float[Tensor, "N 28 28"]) -> Figure:
     """Data, samples, and the pixel probabilities these samples were drawn from."""
     generator = torch.Generator().manual_seed(0)
     panels = (
@@ -52,9 +51,9 @@ def figure_six(
         ("The same, pixel probabilities", probabilities),
     )
     with mpl.rc_context({"font.size": 10, "font.family": "DejaVu Sans"}):
-        figure, axes = new_figure(12.0, 4.5, 1, 3)
+        figure, axes = new_figure(12.0, 4.5, 3)
         for axis, (title, images) in zip(axes, panels, strict=True):
-            axis.imshow(tiles(images, side), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+            axis.imshow(tiles(images, SIDE), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
             axis.set_axis_off()
             axis.set_title(title)
     return figure

@@ -3,17 +3,14 @@
 A stage's checkpoint may stand for its result, finished or not: its best weights so far are read.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from aem.base.files import header, read_tensors, write_tensors
+from aem.base.files import blaming_file, header, part_of_file, read_tensors, write_tensors
 from aem.base.settings import from_mapping, to_mapping
 from aem.config import ModelConfig
-from aem.errors import AemError
 from aem.model.aem import AEM
 from aem.paper.vae.config import NetworkConfig
 from aem.paper.vae.networks import ConvolutionalVae
@@ -34,43 +31,27 @@ def load_vae(path: str | Path, device: str | torch.device = "cpu") -> Convolutio
     """Load encoder and decoder in evaluation mode. No code in the file is ever run."""
     path = Path(path)
     tensors, metadata = read_tensors(path, "vae")
-    try:
+    with blaming_file(path, "VAE"):
         vae = ConvolutionalVae(from_mapping(NetworkConfig, metadata["config"]))
         vae.load_state_dict(tensors)
-    except (KeyError, RuntimeError, TypeError) as error:
-        raise AemError(f"{path} does not hold a complete VAE: {error}") from error
     return vae.to(device).eval()
 
 
 def load_stage(path: str | Path, device: str | torch.device = "cpu") -> LatentModel:
-    """The best weights so far of a stage's checkpoint, or its average before any were validated."""
+    """What a stage left: what `save_vae` wrote, or a checkpoint, with the prior that it learns.
+
+    Of a checkpoint it is the best weights so far, or the average before any were validated.
+    """
     path = Path(path)
-    tensors, metadata = read_tensors(path, "checkpoint")
-    try:
+    tensors, metadata = read_tensors(path, "vae", "checkpoint")
+    if metadata["kind"] == "vae":
+        return LatentModel(load_vae(path, device))
+    with blaming_file(path, "stage of a VAE"):
         shapes = metadata["config"]
         vae = ConvolutionalVae(from_mapping(NetworkConfig, shapes["vae"]))
         learnt = shapes["prior"]
         prior = None if learnt is None else AEM(from_mapping(ModelConfig, learnt))
         model = LatentModel(vae, prior)
-        model.load_state_dict(_best(tensors))
-    except (KeyError, RuntimeError, TypeError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise AemError(f"{path} is not the checkpoint of a VAE's stage: {reason}") from error
+        best = part_of_file(tensors, "best") or part_of_file(tensors, "average")
+        model.load_state_dict(best)
     return model.to(device).eval()
-
-
-def is_checkpoint(path: str | Path) -> bool:
-    """Whether a file is a stage's checkpoint rather than a saved model."""
-    try:
-        read_tensors(Path(path), "checkpoint")
-    except AemError:
-        return False
-    return True
-
-
-def _best(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    for start in ("best.", "average."):
-        found = {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
-        if found:
-            return found
-    return {}

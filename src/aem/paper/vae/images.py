@@ -6,6 +6,7 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
+from aem.data import registry
 from aem.data.digest import content_sha256
 from aem.data.info import data_root
 from aem.data.sets import mnist
@@ -28,13 +29,9 @@ class Images:
 
 def load_images(config: DataConfig) -> Images:
     """Read MNIST, or say what is missing and how to get it."""
-    (info,), root = mnist.DATASETS, data_root()
-    missing = [file.path for file in info.sources[0].files if not file.present(root)]
-    if missing:
-        lacks = ", ".join(missing)
-        raise AemError(f"mnist is not under {root}, which lacks {lacks}. {info.how_to_get}")
+    source, root = registry.present_source("mnist"), data_root()
     data = mnist.load()
-    for file in info.sources[0].files:
+    for file in source.files:
         if content_sha256(root / file.path) != file.sha256:
             raise AemError(f"{root / file.path} is not MNIST's: its checksum is another")
     total = len(data.train_images)

@@ -16,7 +16,7 @@ from aem.base.devices import choose_device
 from aem.base.files import check_writable, read_tensors, write_atomically, write_json
 from aem.base.progress import Report, silent
 from aem.base.provenance import provenance
-from aem.base.settings import read_toml, to_mapping, to_toml
+from aem.base.settings import read_toml, refuse_other, to_mapping, to_toml
 from aem.errors import AemError
 from aem.model.aem import AEM
 from aem.paper.plane.run import training_summary
@@ -25,7 +25,7 @@ from aem.paper.vae.binarise import fixed_binarisation
 from aem.paper.vae.config import StageConfig, VaeConfig
 from aem.paper.vae.evaluation import TEST_SEED, PriorScoring
 from aem.paper.vae.figure import figure_six, sample_images
-from aem.paper.vae.files import is_checkpoint, load_stage, load_vae, save_vae
+from aem.paper.vae.files import load_stage, save_vae
 from aem.paper.vae.images import Images, load_images
 from aem.paper.vae.latents import aggregate_posterior
 from aem.paper.vae.networks import ConvolutionalVae
@@ -106,8 +106,6 @@ class Experiment:
 
     def read_vae(self, file: str) -> ConvolutionalVae:
         """Encoder and decoder of stage one, from a saved model or a checkpoint."""
-        if not is_checkpoint(file):
-            return self.adopt_vae(load_vae(file), file)
         model = load_stage(file)
         if model.prior is not None:
             raise AemError(f"{file} is the checkpoint of a joint stage, not of a stage one")
@@ -117,7 +115,7 @@ class Experiment:
         """Encoder, decoder and prior of a joint stage's checkpoint."""
         model = load_stage(file)
         if model.prior is None:
-            raise AemError(f"{file} is the checkpoint of a stage one, not of a joint stage")
+            raise AemError(f"{file} is of a stage one, not the checkpoint of a joint stage")
         found, asked = model.prior.config, self.config.model
         asked = replace(asked, features=self.config.vae.latents)
         if asked != replace(found, dropout=asked.dropout, energy_dropout=asked.energy_dropout):
@@ -158,13 +156,9 @@ class Experiment:
         settings = self.folder / "config.toml"
         if not (settings.exists() and (self.folder / stage / CHECKPOINT).exists()):
             return
-        before = read_toml(settings).get(section, {})
-        for key, value in to_mapping(getattr(self.config, section)).items():
-            if key != "file" and before.get(key) != value:
-                raise AemError(
-                    f"{self.folder} was made with {section}.{key} = {before.get(key)}, this run asks "
-                    f"for {value}; choose another folder or the same settings"
-                )
+        asked = to_mapping(getattr(self.config, section))
+        asked.pop("file", None)
+        refuse_other(self.folder, read_toml(settings).get(section, {}), asked, f"{section}.")
 
     def joint(self, vae: ConvolutionalVae, images: Images) -> tuple[ConvolutionalVae, AEM]:
         """Encoder, decoder and a proposal as their prior, trained together from stage one on.

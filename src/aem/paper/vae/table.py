@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from aem.base.console import as_markdown
+
 # ELBO and log p(x), each with its error, as published (Nash & Durkan 2019, table 2); the last is the
 # best posterior by a flow in the paper on neural spline flows.
 PUBLISHED = {
@@ -78,5 +80,4 @@ def _number(record: Mapping[str, Any], key: str, digits: int) -> str:
 
 def table_two(records: Mapping[str, Mapping[str, Any]]) -> str:
     """The whole table."""
-    lines = [list(HEADER), ["---"] * len(HEADER), *table_rows(records)]
-    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+    return as_markdown([HEADER, *table_rows(records)])

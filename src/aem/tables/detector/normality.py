@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from aem.base.randomness import some_rows
 from aem.model.mixture import JointMixture
 from aem.tables.model import TableModel
 
@@ -34,9 +35,8 @@ class Normality:
     @classmethod
     def of(cls, table: TableModel, rows: Array) -> "Normality":
         """Of the rows of a table; outliers among them hardly matter."""
-        if len(rows) > MOST_ROWS:
-            rows = rows[np.random.default_rng(0).choice(len(rows), MOST_ROWS, replace=False)]
-        low, middle, high = np.quantile(_looks(table, rows), OUTER, axis=0)
+        looks = _looks(table, some_rows(rows, MOST_ROWS))
+        low, middle, high = np.quantile(looks, OUTER, axis=0)
         return cls(table, middle, np.where(high > low, high - low, 1.0))
 
     def score(self, x: Array) -> Array:

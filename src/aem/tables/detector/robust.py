@@ -14,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from aem.base.randomness import some_rows
 from aem.base.threads import libraries_alone
 from aem.model.mixture import central_rows
 from aem.tables.detector.normality import Normality
@@ -53,7 +54,7 @@ def fit_robustly(
         share = min(LEFT_OUT * contamination, MOST_LEFT_OUT)
         kept = central_rows(rows, share)
         for _ in range(CONCENTRATIONS):
-            some = _some(rows[kept], seed)
+            some = some_rows(rows[kept], CONCENTRATED_ROWS, seed)
             coarse = fit_table(some, columns, settings=plain, most_components=most, seed=seed)
             level = Normality.of(coarse.table, rows).score(rows)
             kept = level >= np.quantile(level, share)
@@ -67,9 +68,3 @@ def fit_robustly(
         device=device,
     )
     return fitted, kept
-
-
-def _some(rows: Array, seed: int) -> Array:
-    if len(rows) <= CONCENTRATED_ROWS:
-        return rows
-    return rows[np.random.default_rng(seed).choice(len(rows), CONCENTRATED_ROWS, replace=False)]

@@ -30,12 +30,11 @@ def negative_bound(
     *,
     samples: int,
     beta: Float[Tensor, ""] | float,
-    free_bits: float = 0.0,
     prior_only: bool = False,
 ) -> Float[Tensor, ""]:
     """The mean over the batch of minus the bound; with `prior_only` a function of the prior alone."""
     if prior is None and samples == 1:
-        return _negative_elbo(vae, x, beta, free_bits)
+        return _negative_elbo(vae, x, beta)
     with torch.set_grad_enabled(torch.is_grad_enabled() and not prior_only):
         posterior = vae.encode(x)
         z = posterior.rsample(samples)
@@ -51,12 +50,7 @@ def negative_bound(
     return surrogate + (-bound - surrogate.detach())
 
 
-def _negative_elbo(
-    vae: ConvolutionalVae, x: Tensor, beta: Tensor | float, free_bits: float
-) -> Float[Tensor, ""]:
+def _negative_elbo(vae: ConvolutionalVae, x: Tensor, beta: Tensor | float) -> Float[Tensor, ""]:
     posterior = vae.encode(x)
     likelihood = vae.log_likelihood(x, posterior.rsample(1)).mean()
-    kl = posterior.kl().mean(0)
-    if free_bits:
-        kl = kl.clamp_min(free_bits)
-    return beta * kl.sum() - likelihood
+    return beta * posterior.kl().mean(0).sum() - likelihood

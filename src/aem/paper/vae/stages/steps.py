@@ -91,7 +91,6 @@ class StageStep(EagerStep):
                 x,
                 samples=self.config.samples,
                 beta=self.beta,
-                free_bits=self.config.free_bits,
                 prior_only=phase.prior_only,
             )
         descend(loss, self.optimiser, self.parameters, self.config.clip)

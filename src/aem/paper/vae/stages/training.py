@@ -2,16 +2,15 @@
 
 import copy
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from aem.base.devices import choose_device, use_bfloat16
+from aem.base.devices import choose_device, cudnn, use_bfloat16
 from aem.base.files import make_folder
+from aem.base.randomness import seeded
 from aem.paper.vae.binarise import fixed_binarisation
 from aem.paper.vae.config import AugmentConfig, StageConfig
 from aem.paper.vae.images import Images
@@ -45,17 +44,6 @@ class StageReporter(Reporter):
             line = f"step {step}/{self.steps}  validation {score:.3f}  ELBO {proposal:.3f}"
             line += f"  {seconds:.0f} s, about {left:.0f} s left"
             print(line, file=sys.stderr, flush=True)
-
-
-@contextmanager
-def tuned_convolutions() -> Iterator[None]:
-    """Let cuDNN try its algorithms: all steps have the same shapes, so it pays at once."""
-    before = torch.backends.cudnn.benchmark
-    torch.backends.cudnn.benchmark = True
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.benchmark = before
 
 
 @torch.no_grad()
@@ -101,10 +89,9 @@ def train_stage(
     average, vae = copy.deepcopy(model).eval().requires_grad_(False), model.vae
     optimiser = make_optimiser(model, config, device)
     checkpoint = None if folder is None else folder / "checkpoint.safetensors"
-    devices = [device] if device.type == "cuda" else []
     with (
-        torch.random.fork_rng(devices=devices),
-        tuned_convolutions(),
+        seeded(config.seed, device),
+        cudnn("benchmark", True),  # all steps have the same shapes, so trying algorithms pays
         compiled((vae.encoder.blocks, vae.decoder.blocks), enabled=config.compiled),
         StageReporter(
             config.steps,
@@ -112,7 +99,6 @@ def train_stage(
             tensorboard=None if folder is None else folder / "tensorboard",
         ) as reporter,
     ):
-        torch.manual_seed(config.seed)
         progress = TrainingState(step=config.start)
         if checkpoint is not None and checkpoint.exists():
             progress = load_checkpoint(checkpoint, model, average, optimiser, config)
