@@ -42,9 +42,15 @@ _usual = 1  # PyTorch's own number of threads while there are such
 
 
 def set_threads(threads: int | None) -> None:
-    """Compute with so many threads; None for as many as suit the machine.
+    """Choose how many threads compute.
 
     This overrules the environment variable AEM_THREADS, which overrules what suits the machine.
+    Results do not depend on the number of threads.
+
+    Parameters
+    ----------
+    threads
+        how many, at least one; None for as many as suit the machine.
     """
     if threads is not None and threads < 1:
         raise AemError(f"the number of threads must be at least 1, not {threads}")
@@ -53,7 +59,7 @@ def set_threads(threads: int | None) -> None:
 
 
 def get_threads() -> int:
-    """How many threads compute.
+    """Return how many threads compute.
 
     Unless told otherwise, as many as PyTorch would use (`torch.set_num_threads`), but no more than
     the processors this process may run on and the share of them that its container has.
