@@ -36,7 +36,28 @@ def log_prob_estimate(
     estimator: Estimator = "ranking",
     stratified: bool = True,
 ) -> tuple[Float[Tensor, "*B"], Float[Tensor, "*B"]]:
-    """(log p̂, log q) of the data under each conditional."""
+    """Estimate the log density of data under each conditional, for training.
+
+    Parameters
+    ----------
+    conditionals
+        the conditionals of the rows.
+    x
+        the standardised value of each row in each column.
+    nodes
+        S, the number of random nodes of each conditional.
+    estimator
+        "importance" for the paper's, "ranking" for the one with x among the nodes.
+    stratified
+        whether nodes are drawn one from each of S strata, or independently.
+
+    Returns
+    -------
+    log_p : tensor [*B]
+        the estimate of log p; no gradient from it reaches the proposal.
+    log_q : tensor [*B]
+        log density of the proposal, differentiable.
+    """
     proposal = conditionals.proposal
     if estimator == "ranking" and stratified:
         log_q, points, own = proposal.nodes_around(x, nodes)
@@ -65,10 +86,17 @@ def log_prob_estimate(
 
 
 def log_z_estimate(conditionals: Conditionals, *, nodes: int) -> Float[Tensor, "*B"]:
-    """log Ẑ with S stratified nodes.
+    """Estimate log Z of each conditional with S stratified nodes.
 
     Every conditional has its own random nodes, so over many rows the errors average out; nodes that
     all rows share would leave an error common to them, and a model that seems better than it is.
+
+    Parameters
+    ----------
+    conditionals
+        what is normalised.
+    nodes
+        S, the number of nodes of each conditional.
     """
     proposal = conditionals.proposal
     y = proposal.transport(stratified_uniforms(proposal.batch, nodes))

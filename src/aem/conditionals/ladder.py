@@ -17,14 +17,28 @@ from aem.conditionals.proposals.base import Proposal
 
 @dataclass(frozen=True)
 class Stretch:
-    """x = centre + spread · sinh y, linear near the centre and exponential far from it."""
+    """x = centre + spread · sinh y, linear near the centre and exponential far from it.
+
+    Parameters
+    ----------
+    centre
+        the middle of each conditional's quartiles.
+    spread
+        half the distance between them.
+    """
 
     centre: Float[Tensor, "N 1"]
     spread: Float[Tensor, "N 1"]
 
     @classmethod
     def of(cls, proposal: Proposal) -> "Stretch | None":
-        """About the middle half of a heavy-tailed proposal; others are not stretched."""
+        """Fit the stretch to the middle half of a heavy-tailed proposal; others are not stretched.
+
+        Parameters
+        ----------
+        proposal
+            a flat batch of proposals.
+        """
         if not proposal.heavy_tailed:
             return None
         like = proposal.batch
@@ -49,9 +63,14 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Ladder:
-    """x, or what it is a `Stretch` of, as a piecewise linear function of t ∈ [0, 1].
+    """x, or y of a `Stretch`, as a piecewise linear function of t ∈ [0, 1].
 
-    The `rungs` are what it is at equal steps of t.
+    Parameters
+    ----------
+    rungs
+        the value at equal steps of t.
+    stretch
+        the map from what is linear in t to x; None where x itself is.
     """
 
     rungs: Float[Tensor, "N R"]
@@ -59,23 +78,31 @@ class Ladder:
 
     @classmethod
     def through(cls, points: Float[Tensor, "N R"], proposal: Proposal) -> "Ladder":
-        """Through rising values of x."""
+        """Make a ladder through rising values of x.
+
+        Parameters
+        ----------
+        points
+            x at equal steps of t.
+        proposal
+            decides whether x is stretched.
+        """
         stretch = Stretch.of(proposal)
         return cls(points if stretch is None else stretch.coordinate(points), stretch)
 
     @property
     def pieces(self) -> int:
-        """Between the rungs."""
+        """The number of pieces between the rungs."""
         return self.rungs.shape[-1] - 1
 
     @property
     def ends(self) -> Float[Tensor, "N 2"]:
-        """x at either end."""
+        """x at t = 0 and at t = 1."""
         ends = torch.cat((self.rungs[:, :1], self.rungs[:, -1:]), -1)
         return ends if self.stretch is None else self.stretch.point(ends)
 
     def edges(self) -> Float[Tensor, " R"]:
-        """t of the rungs."""
+        """Return t of the rungs."""
         return torch.linspace(0, 1, self.pieces + 1, dtype=torch.float64, device=self.rungs.device)
 
     def _step(self, piece: Int[Tensor, "N S"]) -> tuple[Tensor, Tensor]:
@@ -117,7 +144,13 @@ class Ladder:
 
     @staticmethod
     def joined(ladders: Sequence["Ladder"]) -> "Ladder":
-        """All of them, which are of one kind."""
+        """Put together ladders that are all stretched, or all not.
+
+        Parameters
+        ----------
+        ladders
+            the ladders of consecutive conditionals.
+        """
         stretches = [ladder.stretch for ladder in ladders if ladder.stretch is not None]
         return Ladder(
             torch.cat([ladder.rungs for ladder in ladders]),
