@@ -26,7 +26,17 @@ OUTER = (0.25, 0.5, 0.75)
 
 @dataclass(frozen=True)
 class Normality:
-    """A fitted table with the middle and the spread [3] of each look over its rows."""
+    """Scores how normal rows are: a fitted table, with the median and the spread of each view of rows.
+
+    Parameters
+    ----------
+    table
+        the fitted density, whose proposal is anchored to a joint mixture.
+    middle
+        median of each of the three views over rows like the fitted [3].
+    spread
+        distance between the quartiles of each [3].
+    """
 
     table: TableModel
     middle: Array
@@ -40,7 +50,13 @@ class Normality:
         return cls(table, middle, np.where(high > low, high - low, 1.0))
 
     def score(self, x: Array) -> Array:
-        """How normal each row is: about zero amid the fitted rows, negative for odd ones."""
+        """Return how normal each row is: about zero amid the fitted rows, negative for odd ones.
+
+        Parameters
+        ----------
+        x
+            rows in the units of the table [B, D].
+        """
         score: Array = ((_looks(self.table, x) - self.middle) / self.spread).min(1)
         return score
 

@@ -44,7 +44,30 @@ def fit_robustly(
     seed: int,
     device: str,
 ) -> tuple[FittedTable, NDArray[np.bool_]]:
-    """Fit to rows of which a share may be outliers; also which of them took part."""
+    """Fit a table to its central rows, so that outliers do not influence the density.
+
+    Parameters
+    ----------
+    rows
+        rows of which a share may be outliers [B, D].
+    columns
+        names of the columns.
+    contamination
+        the share of outliers that there may be, in (0, 0.5].
+    settings
+        what the caller has set of the fit.
+    seed
+        of all that is drawn at random.
+    device
+        "auto", "cpu" or "cuda", for the networks.
+
+    Returns
+    -------
+    fitted : FittedTable
+        the fit to the rows that took part.
+    kept : array [B]
+        which rows those are.
+    """
     kept = np.ones(len(rows), dtype=bool)
     plain = replace(settings, steps=0)
     if settings.steps is None and contamination >= HARDLY_ANY:
