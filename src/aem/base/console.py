@@ -14,7 +14,15 @@ STANDARD = "-"  # the standard streams
 
 
 def write(out: str, content: bytes) -> None:
-    """Write a file whole or not at all, or to standard output."""
+    """Write a file whole or not at all, or to standard output.
+
+    Parameters
+    ----------
+    out
+        the file's name, or `STANDARD`.
+    content
+        what is written.
+    """
     if out != STANDARD:
         write_atomically(Path(out), content)
         return
@@ -32,7 +40,13 @@ def write(out: str, content: bytes) -> None:
 
 
 def say(*lines: str) -> None:
-    """Print lines as they are, whatever brackets and colons are in the user's names."""
+    """Print lines as they are, whatever brackets and colons are in the user's names.
+
+    Parameters
+    ----------
+    lines
+        text without line ends.
+    """
     write(STANDARD, "".join(f"{line}\n" for line in lines).encode())
 
 
@@ -44,5 +58,11 @@ def as_markdown(rows: Iterable[Sequence[str]]) -> str:
 
 
 def as_json_text(record: Mapping[str, Any]) -> str:
-    """A record as JSON; what is not finite becomes null."""
+    """Return a record as JSON; what is not finite becomes null.
+
+    Parameters
+    ----------
+    record
+        a mapping of plain values, which may be nested.
+    """
     return json.dumps(finite(dict(record)), indent=2, allow_nan=False)
