@@ -21,7 +21,15 @@ def row_of(results: Path, task: str) -> bytes:
 
 
 def stack_rows(rows: Sequence[bytes], out: Path) -> None:
-    """Write one picture of all rows (PNGs), as wide as a page."""
+    """Write one picture of all rows, as wide as a page.
+
+    Parameters
+    ----------
+    rows
+        PNGs, from top to bottom.
+    out
+        the PNG to write.
+    """
     pictures = []
     for row in rows:
         picture = Image.open(io.BytesIO(row)).convert("RGB")

@@ -16,14 +16,30 @@ from aem.paper.vae.config import DataConfig
 
 @dataclass(frozen=True)
 class Images:
-    """Grey images, one byte a pixel."""
+    """Grey images of digits, one byte per pixel.
+
+    Parameters
+    ----------
+    train
+        training images.
+    validation
+        validation images.
+    test
+        test images.
+    """
 
     train: UInt8[Tensor, "N 28 28"]
     validation: UInt8[Tensor, "V 28 28"]
     test: UInt8[Tensor, "T 28 28"]
 
     def to(self, device: torch.device) -> "Images":
-        """The same on a device."""
+        """Return the same images on a device.
+
+        Parameters
+        ----------
+        device
+            where they will be.
+        """
         return Images(self.train.to(device), self.validation.to(device), self.test.to(device))
 
 

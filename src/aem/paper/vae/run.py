@@ -44,7 +44,19 @@ JOINT_DRAWS = 4  # of every image, for the standardisation of a jointly trained 
 
 @dataclass(frozen=True)
 class VaeRun:
-    """What a run leaves behind."""
+    """What a run of the autoencoder leaves behind.
+
+    Parameters
+    ----------
+    vae
+        encoder and decoder.
+    prior
+        the AEM fitted to their latents.
+    metrics
+        what metrics.json holds.
+    folder
+        where everything was written.
+    """
 
     vae: ConvolutionalVae
     prior: AEM
@@ -53,7 +65,19 @@ class VaeRun:
 
 
 class Experiment:
-    """One run, stage after stage; each method returns what the next one needs."""
+    """One run, stage after stage; each method returns what the next one needs.
+
+    Parameters
+    ----------
+    config
+        all settings of the run.
+    folder
+        where everything is written; a stage that was stopped there goes on.
+    quiet
+        whether to show no progress.
+    report
+        called as `report(what, done, total)` while the work goes on.
+    """
 
     def __init__(
         self,
@@ -237,7 +261,21 @@ def run_vae(
     quiet: bool = False,
     report: Report = silent,
 ) -> VaeRun:
-    """Run all stages; leaves metrics, both models, settings, table and figure in the folder."""
+    """Run all stages, and write metrics, both models, settings, table and figure.
+
+    Parameters
+    ----------
+    config
+        all settings of the run.
+    preset
+        the name that the results are recorded under.
+    folder
+        where they are written; a run that was stopped there goes on.
+    quiet
+        whether to show no progress of the training.
+    report
+        called as `report(what, done, total)` while the work goes on.
+    """
     experiment = Experiment(config, folder, quiet=quiet, report=report)
     images = load_images(config.data)
     experiment.check_files()
