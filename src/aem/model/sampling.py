@@ -203,7 +203,13 @@ def by_resampling(conditionals: Conditionals, proposals: int = RESAMPLED) -> Flo
 
 
 def by_rejection(conditionals: Conditionals) -> Float[Tensor, " B"]:
-    """Propose until accepted; exact, because the relative form has w ≤ 1."""
+    """Propose until accepted; exact, because the relative form has w ≤ 1.
+
+    Parameters
+    ----------
+    conditionals
+        a flat batch with relative energies.
+    """
     if conditionals.form != "relative":
         return by_inversion(conditionals)
     result = torch.empty_like(conditionals.proposal.batch)
