@@ -6,7 +6,7 @@
 that x is the data point given the set, whatever the set: training it is a ranking problem whose
 optimum is w ∝ p / q for any S, and log p̂ − log q ≤ log(S + 1), so nothing can run away while the
 proposal does not cover the data yet. With stratified nodes the data point takes the place of the
-node in its own stratum. Then again each set holds one point a stratum, one of them the data, and
+node in its own stratum. Then again each set holds one point per stratum, one of them the data, and
 the posterior over which is w / Σ w: the same exactness with less variance. (Adding it as an extra
 node would not be: the set then betrays which stratum has two.)
 

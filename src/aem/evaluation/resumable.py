@@ -21,7 +21,7 @@ from aem.base.files import header, read_tensors, write_json, write_tensors
 from aem.base.progress import Report
 from aem.errors import AemError
 
-Columns = dict[str, Tensor]  # numbers a row, float64, on the CPU
+Columns = dict[str, Tensor]  # numbers per row, float64, on the CPU
 Fingerprint = dict[str, Any]
 
 SECONDS_BETWEEN_WRITES = 10.0

@@ -352,7 +352,7 @@ class AEM(nn.Module):
 
     @property
     def flat(self) -> bool:
-        """Whether the energy is the same everywhere, so that the proposal is all there is."""
+        """Whether the energy is the same everywhere, so that the model is its proposal."""
         return self.config.energy == "relative" and not bool(self.energy.final.weight.any())
 
     def in_double(self) -> "AEM":
@@ -398,7 +398,10 @@ class ConditionalSequence:
 
 
 def _standardisation(config: ModelConfig, x: NDArray[np.float64]) -> Affine:
-    """The map that fits training rows, in single precision; none where columns are seen as they are."""
+    """Fit the model's own map to training rows, in single precision.
+
+    Columns that are to be seen as they are get the identity.
+    """
     if not config.standardise:
         if np.abs(x).max() > REACH:
             raise AemError(

@@ -160,7 +160,7 @@ class JointMixture:
 
 
 def _products(rows: Array, matrix: Array) -> Array:
-    """A matrix times each row, whatever rows surround it."""
+    """Return a matrix times each row, each row's result independent of the other rows."""
     found: Array = linear(torch.from_numpy(rows), torch.from_numpy(matrix), block=MANY).numpy()
     return found
 
@@ -309,7 +309,7 @@ def _expect(rows: MixtureRows, mixture: JointMixture) -> tuple[Moments, float]:
 
 
 def _total(moments: Iterable[Moments]) -> Moments:
-    """Of all blocks, added in their order."""
+    """Add up the moments of all blocks, in their order."""
     counts, sums, products = zip(*moments, strict=True)
     return sum(counts), sum(sums), sum(products)
 

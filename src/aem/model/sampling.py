@@ -36,8 +36,8 @@ Sampler = Callable[[Conditionals], Float[Tensor, " B"]]  # one draw of each cond
 BLOCK = {"cpu": 2**13, "cuda": 2**14}
 FEWEST_ROWS, BLOCKS = 2**10, 4
 MOST_ROUNDS = 200
-MOST_TRIES = 64  # of a value a round
-BUSY = {"cuda": 2**17}  # points a round, at least: fewer leave the device idle
+MOST_TRIES = 64  # of a value per round
+BUSY = {"cuda": 2**17}  # points per round, at least: fewer leave the device idle
 
 
 @dataclass(frozen=True)

@@ -117,7 +117,7 @@ def warn_inexact(inexact: Bool[Tensor, " B"], error: Float[Tensor, " B"], tolera
 
 
 def _rows(which: Bool[Tensor, " B"]) -> str:
-    """'3 of 10 rows (2, 5, 7)'."""
+    """Name rows as in '3 of 10 rows (2, 5, 7)'."""
     numbers = which.nonzero()[:, 0].tolist()
     listed = ", ".join(map(str, numbers[:NAMED])) + (", …" if len(numbers) > NAMED else "")
     return f"{len(numbers)} of {len(which)} rows ({listed})"

@@ -122,7 +122,7 @@ class EnergyNetwork(nn.Module):
         return f[..., 0]
 
     def _fuses_on_processor(self, embedded: Float[Tensor, "*B S E"]) -> bool:
-        """With ReLU, which can be done in place, in residual blocks."""
+        """Return whether the processor's own implementation takes this: ReLU in residual blocks."""
         usual = self.residual and self.activation_name == "relu"
         plain = usual and not torch.is_autocast_enabled("cpu")
         return plain and embedded.device.type == "cpu" and embedded.numel() > 0
@@ -158,7 +158,7 @@ class EnergyNetwork(nn.Module):
         return f.to(x.dtype)
 
     def _flat(self, x: Tensor, frequencies: Tensor, projected: Tensor) -> tuple[Tensor, ...]:
-        """What the kernels read besides the blocks: one axis of conditionals, the outer layers."""
+        """Return what the kernels read besides the blocks, with one axis of conditionals."""
         return (
             x.reshape(-1, x.shape[-1]),
             frequencies.flatten(0, -2) if frequencies.ndim > 1 else frequencies[None],
@@ -170,7 +170,7 @@ class EnergyNetwork(nn.Module):
         )
 
     def _fused(self, x: Tensor, frequencies: Tensor, projected: Tensor) -> Tensor:
-        """The same by the fused kernels, in bfloat16."""
+        """Evaluate f by the fused kernels, in bfloat16."""
         from aem.nn.kernels.energy import FusedEnergy
 
         f: Tensor = applied(
@@ -184,7 +184,7 @@ class EnergyNetwork(nn.Module):
         return f.view(x.shape)
 
     def _fused_in_single(self, x: Tensor, frequencies: Tensor, projected: Tensor) -> Tensor:
-        """The same by a fused kernel in float32."""
+        """Evaluate f by a fused kernel in float32."""
         from aem.nn.kernels.energy import energy_in_single
 
         flat = self._flat(x, frequencies, projected)

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 
 def _indifferent(x: Tensor) -> bool:
-    """Whether the place of a number must make no difference: in scores, not in training."""
+    """Return whether a number's result must not depend on its place: in scores, not in training."""
     return x.device.type == "cpu" and not (torch.is_grad_enabled() and x.requires_grad)
 
 

@@ -84,7 +84,7 @@ class MADE(nn.Module):
 
     @property
     def numbers_a_row(self) -> int:
-        """About what a pass holds at a time for each row."""
+        """How many numbers a pass holds at a time for each row, roughly."""
         return 6 * self.final.in_features
 
     def biases(self) -> Float[Tensor, "D O"]:

@@ -69,7 +69,7 @@ class ResMADE(MADE):
         return self._through(x, shifts)
 
     def _fused(self, x: Float[Tensor, "B D"]) -> Float[Tensor, "B D O"]:
-        """The same by the fused kernels, in bfloat16."""
+        """Emit the outputs by the fused kernels, in bfloat16."""
         from aem.nn.kernels.resmade import Degrees, FusedResMADE, embed
 
         if not isinstance(self._degrees, Degrees) or self._degrees.hidden.device != x.device:

@@ -27,7 +27,7 @@ STEEPNESS = 4.0
 
 
 def _all_digits(x: Tensor) -> torch.autocast:
-    """Values and the parameters of conditionals need more digits than a step's mixed precision has."""
+    """Switch mixed precision off: values and the parameters of conditionals need more digits."""
     return torch.autocast(x.device.type, enabled=False)
 
 
@@ -191,7 +191,7 @@ class CausalTransformer(nn.Module):
 
     @property
     def numbers_a_row(self) -> int:
-        """About what a pass holds at a time for each row."""
+        """How many numbers a pass holds at a time for each row, roughly."""
         return self.features * (3 + 2 * WIDER) * self.hidden
 
     def biases(self) -> Float[Tensor, "D O"]:

@@ -1,4 +1,4 @@
-"""Experiments by name: TOML files that ship with the package, one a task and preset."""
+"""Experiments by name: TOML files that ship with the package, one per task and preset."""
 
 from collections.abc import Sequence
 from importlib import resources

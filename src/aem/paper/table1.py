@@ -266,7 +266,7 @@ def _draw(table: Table1) -> Figure:
 
 
 def _shown(value: float) -> float:
-    """What a reader sees of a score: who is level to these digits is level."""
+    """Round a score to the digits that are shown: scores that agree in these are equally good."""
     return round(value, 2)
 
 

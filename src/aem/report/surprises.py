@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 RowColumn = tuple[int, int]  # row and column
 ConditionalPlot = dict[str, Any]
 
-BLAMED = 3  # columns a row
+BLAMED = 3  # columns per row
 POINTS = 61  # of a drawn conditional
 MOST_CELLS = 40  # values of a discrete column drawn one by one
 OUTER = (0.002, 0.998)  # quantiles a drawn conditional reaches from and to, and to the value

@@ -346,7 +346,7 @@ def log_cell_density(
 def _log_mass(
     conditionals: Conditionals, low: Float[Tensor, " B"], width: float
 ) -> Float[Tensor, " B"]:
-    """log of the integral of p̃ over [low, low + width), by as many nodes as its frequencies need."""
+    """Return log of the integral of p̃ over [low, low + width), by as many nodes as it needs."""
     highest = float(conditionals.highest_frequency.max()) if len(low) else 0.0
     panels = min(max(math.ceil(width * highest / PHASE), FEWEST_PANELS), MOST_PANELS)
     start = torch.arange(panels, dtype=low.dtype, device=low.device)[:, None]

@@ -43,7 +43,7 @@ OF_NETWORKS = ("hidden", "batch_size", "learning_rate", "dropout", "weight_decay
 
 
 def _seed(random_state: Any) -> int:
-    """A number is its own seed, so that Python and the command line make the same model."""
+    """Return a seed; a number is its own, so that Python and the command line make the same model."""
     if not isinstance(random_state, int | np.integer):
         return int(check_random_state(random_state).randint(2**31 - 1))
     if not 0 <= random_state < SEEDS:
@@ -61,7 +61,7 @@ def _is_finite(value: Any) -> bool:
 
 @contextmanager
 def _as_table_errors() -> Iterator[None]:
-    """scikit-learn's conventions ask for a ValueError."""
+    """Turn the library's errors into a ValueError, as scikit-learn's conventions ask."""
     try:
         yield
     except TableError:
@@ -72,7 +72,7 @@ def _as_table_errors() -> Iterator[None]:
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class _TableEstimator(BaseEstimator):  # type: ignore[misc]
-    """What both estimators share: a fitted `TableModel` and the way of rows to it."""
+    """What both estimators share: a fitted `TableModel`, and how rows are brought to it."""
 
     components: int | None = None
     hidden: int | None = None
@@ -126,7 +126,7 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
         return rows, names
 
     def _how(self) -> dict[str, Any]:
-        """How to fit."""
+        """Return the arguments of a fit: settings, seed and device."""
         given = {name: getattr(self, name) for name in FitSettings.__annotations__}
         return {
             "settings": FitSettings(**given),
@@ -241,7 +241,10 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
         self.model_.save(path)
 
     def _remember(self, table: TableModel) -> None:
-        """Know what a fit would have known; of a file nobody can tell which kind of frame it was."""
+        """Set the attributes that a fit would have set.
+
+        A file does not say which kind of frame the model was fitted to.
+        """
         self.model_ = table
         self.discrete_ = [column.column for column in table.discrete]
         self.n_features_in_ = len(table.columns)

@@ -134,7 +134,7 @@ class TableModel:
             self._check_discrete()
 
     def _check_discrete(self) -> None:
-        """Refuse what the cells of discrete columns would not come through as they are."""
+        """Refuse transforms and models that would change the cells of discrete columns."""
         if self.mixes or self.model.config.whiten:
             raise AemError("a symmetry or a whitened model would mix discrete columns with others")
         origin = torch.zeros(len(self.columns), dtype=torch.float64)
@@ -427,7 +427,7 @@ class TableModel:
     def _redraw(
         self, column: Discrete, how: Drawing, conditional: Conditionals, z: Tensor, d: int
     ) -> Tensor:
-        """Values beyond those seen are as rare as the score says."""
+        """Draw values again until those beyond the range seen are as rare as the score says."""
         within = uniforms(z.shape, z) >= column.beyond
         shift, scale = self.model.standardisation.shift[d], self.model.standardisation.scale[d]
         for _ in range(MOST_REDRAWS):

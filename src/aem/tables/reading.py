@@ -216,12 +216,12 @@ def _from_csv(path: Path, delimiter: str, known: Sequence[str]) -> RawTable:
 
 
 def _are_names(numbers: Sequence[str], known: Sequence[str]) -> bool:
-    """Whether some are known as names, and none stands there twice, as only values may."""
+    """Return whether some of the numbers are known as names and none stands there twice."""
     return len(set(numbers)) == len(numbers) and not set(numbers).isdisjoint(known)
 
 
 def _refuse_doubtful(first: Sequence[str], columns: list[pa.ChunkedArray], path: Path) -> None:
-    """A line that counts, as years do, above rows with fractions is hardly a row itself."""
+    """Refuse a first line that counts, as years do, above rows with fractions: it is hardly a row."""
     if len(first) < 3 or not all(map(str.isdecimal, first)):
         return
     start, end = int(first[0]), int(first[-1])

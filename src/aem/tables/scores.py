@@ -88,7 +88,7 @@ class TableScores:
 
     @property
     def no_kernels(self) -> str | None:
-        """Why there is no AEM-KDE, if there is none."""
+        """A sentence that says why there is no AEM-KDE; None if there is one."""
         if self.members[0].discrete:
             return "AEM-KDE is a density of values, and this table has discrete columns"
         return None

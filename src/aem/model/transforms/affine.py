@@ -40,12 +40,12 @@ class Affine(Transform, nn.Module):
         return cls(torch.zeros(features), torch.ones(features))
 
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
-        """From the units of the data to what networks see; float64 until the last rounding."""
+        """Map rows from the units of the data to what networks see; float64 until the last rounding."""
         x = x.double()
         return ((x - self.centre(x)) / self.scale.to(x)).to(self.shift)
 
     def inverse(self, y: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
-        """Back to the units of the data."""
+        """Map rows back to the units of the data."""
         return self.shift + self.scale * y
 
     def log_slopes(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:

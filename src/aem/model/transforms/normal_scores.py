@@ -145,7 +145,7 @@ class NormalScores(TableTransform):
         return constant + linear * s + square * (s * s) + cubic * (s * s * s)
 
     def _outer_slopes(self, x: Tensor, points: Sequence[float]) -> Tensor:
-        """Of the straight ends: as between the two outermost points."""
+        """Return the slopes of the straight ends: as between the two outermost points."""
         first, last = (
             (self.scores[i + 1] - self.scores[i]) / (self.values[i + 1] - self.values[i])
             for i in (0, len(self.values) - 2)
@@ -158,7 +158,7 @@ def _points(points: Sequence[float], like: Tensor) -> Tensor:
 
 
 def _beyond(x: Tensor, points: Sequence[float]) -> Tensor:
-    """How far outside the outermost points."""
+    """Return how far values lie outside the outermost points."""
     return x - x.clamp(points[0], points[-1])
 
 

@@ -55,7 +55,7 @@ class Whitening(Affine):
         return cls(torch.zeros(features), torch.ones(features), torch.zeros(features, features))
 
     def inverse(self, y: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
-        """Back to the units of the data."""
+        """Map rows back to the units of the data."""
         return self.shift + linear(y.double(), self.spans).to(y)
 
     def centre(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:

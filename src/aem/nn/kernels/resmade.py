@@ -1,4 +1,4 @@
-"""ResMADE in bfloat16, forward and backward written out: a launch a layer each way.
+"""ResMADE in bfloat16, forward and backward written out: one launch per layer each way.
 
 What surrounds a product (bias, residual, activation, dropout) is done where the product ends, and the
 gradients of all blocks' weights are taken in one launch, straight to where the optimiser reads them.

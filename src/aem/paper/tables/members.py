@@ -120,7 +120,7 @@ def _fit_by_itself(
     *,
     quiet: bool,
 ) -> TrainedMember:
-    """A member that finds its own settings, as `aem fit` would; validation rows judge."""
+    """Fit a member as `aem fit` would, with the validation rows as the rows held out."""
     rows = np.concatenate((splits.train, splits.validation)).astype(np.float64)
     is_validation = np.arange(len(rows)) >= len(splits.train)
     fitted = fit_table(

@@ -1,4 +1,4 @@
-"""Settings of the latent-variable experiment: one dataclass a section of its TOML file."""
+"""Settings of the latent-variable experiment: one dataclass per section of its TOML file."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,6 +1,6 @@
 """Why a row is unlikely: which columns, given those before them, and what would have been likely.
 
-The chain rule splits a row's log density into one term a column. How low a term is depends on the
+The chain rule splits a row's log density into one term per column. How low a term is depends on the
 column's unit and on how much of it can be foretold, so a column is judged by its *surprise*: how many
 nats its term lies below what values there have on average, E[log p(X_d | x_<d)] − log p(x_d | x_<d).
 
@@ -292,7 +292,7 @@ def as_columns(
 
 
 def _interval(low: float, high: float) -> str:
-    """With six digits, and more where those would not tell its ends apart."""
+    """Write an interval with six digits, and more where those would not tell its ends apart."""
     size, width = max(abs(low), abs(high)), high - low
     digits = 6 if width == 0 else min(max(6, 3 + math.ceil(math.log10(size / width))), 17)
     return f"{low:.{digits}g} … {high:.{digits}g}"
