@@ -271,12 +271,6 @@ class AEMDensity(DensityMixin, _TableEstimator):  # type: ignore[misc]
         units of the autoregressive network.
     steps
         training steps of the proposal, and again of the energies; 0 keeps the mixture alone.
-    frequencies
-        Fourier features of each value.
-    device
-        where networks are trained: "auto" (a GPU if there is one), "cpu" or "cuda".
-    random_state
-        a seed; the same table and seed give the same model.
     batch_size
         rows per training step.
     learning_rate
@@ -285,6 +279,12 @@ class AEMDensity(DensityMixin, _TableEstimator):  # type: ignore[misc]
         share of the units that training leaves out.
     weight_decay
         decoupled weight decay of the networks.
+    frequencies
+        Fourier features of each value.
+    device
+        where networks are trained: "auto" (a GPU if there is one), "cpu" or "cuda".
+    random_state
+        a seed; the same table and seed give the same model.
 
     Examples
     --------
