@@ -96,7 +96,7 @@ def write_json(path: Path, value: object) -> None:
     Parameters
     ----------
     path
-        the file.
+        the file, written whole or not at all.
     value
         plain values, which may be nested.
     """
@@ -134,7 +134,7 @@ def read_tensors(path: Path, *kinds: str) -> tuple[dict[str, Tensor], dict[str, 
     Parameters
     ----------
     path
-        the file.
+        a safetensors file.
     kinds
         what it may hold, such as "model"; errors name the first.
 
@@ -193,8 +193,8 @@ def blaming_file(path: Path, kind: str) -> Iterator[None]:
 
     Parameters
     ----------
-    path
-        the file.
+        the file that was read.
+        the file to read or write; its folder is made if need be.
     kind
         what it should hold, for the message.
     """

@@ -73,7 +73,7 @@ def seeds(count: int) -> list[int]:
     Parameters
     ----------
     count
-        how many.
+        how many seeds, one per stream.
     """
     drawn: list[int] = torch.randint(2**62, (count,), generator=generator()).tolist()
     return drawn
@@ -106,7 +106,7 @@ def dropout(t: Float[Tensor, "*B"], rate: float, *, training: bool) -> Float[Ten
     Parameters
     ----------
     t
-        the activations.
+        activations of a layer, of any shape.
     rate
         the share of them that is left out.
     training

@@ -160,7 +160,7 @@ def from_mapping(cls: type[T], values: Mapping[str, Any], where: str = "") -> T:
     Parameters
     ----------
     cls
-        the dataclass.
+        the dataclass of settings to build.
     values
         settings by name, as TOML or JSON hold them.
     where
@@ -292,7 +292,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     Parameters
     ----------
     path
-        the file.
+        the settings file that the user named.
     """
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))

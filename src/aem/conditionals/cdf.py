@@ -124,7 +124,7 @@ class PanelCDF:
         Parameters
         ----------
         t
-            Q coordinates.
+            Q coordinates, of any of the N conditionals.
         problem
             the number of the conditional that each belongs to.
         """

@@ -163,7 +163,7 @@ def nodes_within(memory: int, conditionals: Conditionals) -> int:
     Parameters
     ----------
     memory
-        bytes.
+        bytes that may be held at a time.
     conditionals
         what is evaluated at the nodes.
     """

@@ -165,7 +165,7 @@ class Panels:
         Parameters
         ----------
         parts
-            the lists.
+            lists of panels, whose problems are numbered alike.
         """
         return Panels(*(torch.cat([getattr(p, f.name) for p in parts]) for f in fields(Panels)))
 

@@ -84,7 +84,7 @@ def read_numbers(
     Parameters
     ----------
     path
-        the file.
+        the text file, or its .gz.
     separator
         what stands between numbers, as a regular expression.
     columns

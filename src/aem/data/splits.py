@@ -23,11 +23,11 @@ class TableSplits:
     name
         of the data set.
     train
-        training rows.
+        rows to train on [B, D].
     validation
-        validation rows.
+        rows that choose between models and steps.
     test
-        test rows.
+        rows to score, which decide nothing.
     columns
         names of the columns.
     symmetries

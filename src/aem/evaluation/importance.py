@@ -86,7 +86,7 @@ def random_uniforms(
     generator
         where the random numbers come from; its device is theirs.
     dtype
-        their type.
+        floating-point type of the uniforms.
     """
     shape, device = (conditionals, len(nodes)), generator.device
     u = torch.rand(shape, dtype=dtype, device=device, generator=generator)
@@ -139,7 +139,7 @@ def estimate_log_z(
     Parameters
     ----------
     conditionals
-        the batch.
+        N conditionals with one batch axis.
     samples
         S, draws of the proposal per conditional.
     stratified

@@ -163,7 +163,7 @@ class Summary:
     two_se
         twice the standard error of the mean; NaN for a single row.
     median
-        the median.
+        median log density, which single rows hardly move.
     worst
         the lowest log density.
     worst_row

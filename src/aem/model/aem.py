@@ -232,7 +232,7 @@ class AEM(nn.Module):
         Parameters
         ----------
         z
-            standardised rows.
+            rows [B, D] as `standardise` returns them.
         """
         return self.standardisation.inverse(z)
 
@@ -267,7 +267,7 @@ class AEM(nn.Module):
         Parameters
         ----------
         z
-            standardised rows.
+            rows [B, D] as `standardise` returns them.
         context
             the context of each row, standardised, where the model has one.
         """
@@ -283,7 +283,7 @@ class AEM(nn.Module):
         Parameters
         ----------
         z
-            standardised rows.
+            rows [B, D] as `standardise` returns them.
         """
         if not self.config.lattice:
             return z

@@ -45,7 +45,7 @@ def content(model: AEM, kind: str = "model") -> dict[str, Any]:
     Parameters
     ----------
     model
-        the model.
+        a model whose columns are those of the file.
     kind
         what else the file is, where it is more than a model.
     """
@@ -63,7 +63,7 @@ def model_entry(model: AEM) -> dict[str, Any]:
     Parameters
     ----------
     model
-        the model.
+        a model whose columns are those of the file.
     """
     return {"config": to_mapping(model.config)}
 

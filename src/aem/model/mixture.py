@@ -214,7 +214,7 @@ class MixtureRows:
         Parameters
         ----------
         mixture
-            the mixture.
+            a mixture of the same columns.
         """
         if self.products is None:
             return lambda block: mixture.by_component(self.z[block])
@@ -239,7 +239,7 @@ class MixtureRows:
         shares
             how much of each row of the block is each component's [B, K].
         block
-            the rows.
+            which rows the shares belong to.
 
         Returns
         -------

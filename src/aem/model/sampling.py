@@ -315,7 +315,7 @@ def invert(
     context
         the context of each row, standardised, or None.
     settings
-        how exactly.
+        tolerance per row, nodes and memory of the quadrature.
     """
     parts: list[Tensor] = []
     tolerance = settings.tolerance / u.shape[1]
@@ -364,7 +364,7 @@ def pit(
     context
         the context of each row, in its own units, float64, or None.
     settings
-        how exactly.
+        tolerance per row, nodes and memory of the quadrature.
     """
     parts: list[Tensor] = []
     sizes = KeptPanels(model, len(rows), settings, rows.device)

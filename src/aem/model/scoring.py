@@ -195,7 +195,7 @@ def shared_pasts(
     Parameters
     ----------
     z
-        standardised rows.
+        rows as `AEM.standardise` returns them.
     context
         the context of each row, or None.
     """
@@ -220,7 +220,7 @@ def solve(
     flat
         all conditionals of the rows, with one batch axis of B · D.
     z
-        standardised rows.
+        rows as `AEM.standardise` returns them.
     context
         the context of each row, standardised, or None.
     settings
@@ -266,7 +266,7 @@ def score_block(
     context
         the context of each row, in its own units, or None.
     settings
-        how exactly.
+        tolerance per row, nodes and memory of the quadrature.
     first_row
         number of the first of these rows, for messages.
     """
@@ -293,11 +293,11 @@ def score_conditionals(
     flat
         all conditionals of the rows, with one batch axis.
     z
-        standardised rows.
+        rows as `AEM.standardise` returns them.
     context
         the context of each row, standardised, or None.
     settings
-        how exactly.
+        tolerance per row, nodes and memory of the quadrature.
     first_row
         number of the first of these rows, for messages.
     """
@@ -381,7 +381,7 @@ def block_by_block(
     model
         the model that the rows pass through.
     rows
-        all rows.
+        all rows, on the device where they are treated.
     context
         the context of each row, or None.
     settings

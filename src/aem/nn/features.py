@@ -35,7 +35,7 @@ def fourier_features(
     Parameters
     ----------
     x
-        standardised values.
+        values in standard deviations of their column.
     frequencies
         F frequencies ω for each value, in radians per unit of x.
     """
@@ -71,7 +71,7 @@ class FourierFeatures(nn.Module):
         Parameters
         ----------
         x
-            standardised rows.
+            rows in standard deviations of their columns, clamped to ±`REACH`.
         """
         return fourier_features(x.clamp(-REACH, REACH), self.frequencies)
 

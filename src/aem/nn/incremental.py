@@ -99,7 +99,7 @@ class IncrementalTransformer:
     Parameters
     ----------
     network
-        the Transformer.
+        a causal Transformer in evaluation mode.
     rows
         B, how many rows go together.
     context
@@ -149,7 +149,7 @@ class IncrementalResMADE:
     Parameters
     ----------
     network
-        a ResMADE.
+        a ResMADE in evaluation mode.
     rows
         B, how many rows go together.
     context

@@ -126,7 +126,7 @@ class MADE(nn.Module):
         Parameters
         ----------
         x
-            rows, standardised.
+            rows, usually standardised: values beyond ±1e4 are clamped.
         context
             a conditioning vector per row; None for a network without.
         """

@@ -27,7 +27,7 @@ def room(rows: int, width: int, like: Tensor) -> Tensor:
     Parameters
     ----------
     rows
-        how many.
+        how many rows there are.
     width
         how many numbers each has.
     like
@@ -105,7 +105,7 @@ def in_blocks(x: Tensor, block: int) -> Tensor:
     Parameters
     ----------
     x
-        the rows.
+        rows [N, I], of any N.
     block
         rows of a block.
     """

@@ -86,7 +86,7 @@ class CausalBlock(nn.Module):
         Parameters
         ----------
         h
-            the tokens.
+            tokens of B rows, T each.
         """
         query, key, value = self.projected(h)
         return self.finish(h, attention(query, key, value, causal=True))
@@ -97,7 +97,7 @@ class CausalBlock(nn.Module):
         Parameters
         ----------
         h
-            the tokens.
+            tokens of B rows, T each.
 
         Returns
         -------
@@ -271,7 +271,7 @@ class CausalTransformer(nn.Module):
         Parameters
         ----------
         x
-            rows, standardised.
+            rows, usually standardised: values beyond ±1e4 are clamped.
         context
             a conditioning vector per row; None for a network without.
         """

@@ -44,9 +44,9 @@ def making_record(
     Parameters
     ----------
     table
-        the model.
+        the model that is reported on.
     path
-        its file.
+        the model's file, whose name is shown.
     data
         what the page calls the rows.
     limits

@@ -21,7 +21,7 @@ def short(value: float, digits: int = 6) -> float | None:
     Parameters
     ----------
     value
-        the number.
+        a number, which need not be finite.
     digits
         how many significant digits.
     """
@@ -34,7 +34,7 @@ def shorts(values: Iterable[float], digits: int = 6) -> list[float | None]:
     Parameters
     ----------
     values
-        the numbers.
+        numbers, which need not be finite.
     digits
         how many significant digits.
     """

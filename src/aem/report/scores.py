@@ -32,7 +32,7 @@ class ReportScores:
     typical
         numbers of the rows scored at random.
     scores
-        their scores.
+        log densities of those rows.
     odd
         numbers of the rows with the lowest scores of all, the lowest first.
     screened
@@ -59,7 +59,7 @@ def score_table(
     limits
         how many rows to score, and how many to estimate.
     rng
-        decides which.
+        decides which rows are scored.
     report
         called as `report(what, done, total)` while the work goes on.
     """
@@ -87,7 +87,7 @@ def screen(table: TableModel, x: Array, report: Report) -> Array:
     Parameters
     ----------
     table
-        the model.
+        the model that is reported on.
     x
         rows in the units of the table [B, D].
     report
@@ -139,11 +139,11 @@ def normaliser_record(
     Parameters
     ----------
     table
-        the model.
+        the model that is reported on.
     x
         rows in the units of the table [B, D].
     found
-        their scores.
+        what `score_table` returned for the rows.
     limits
         says for how many rows nodes are counted.
     """

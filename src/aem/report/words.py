@@ -18,7 +18,7 @@ def summary(
     Parameters
     ----------
     table
-        the model.
+        the model that is reported on.
     metrics
         the main numbers.
     normaliser

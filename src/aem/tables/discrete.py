@@ -133,7 +133,7 @@ class Discrete:
         Parameters
         ----------
         by
-            the number.
+            what is added to origin and values.
         """
         values = tuple(value + by for value in self.values)
         return replace(self, origin=self.origin + by, values=values)

@@ -49,7 +49,7 @@ class TrainingState:
     Parameters
     ----------
     step
-        steps done.
+        training steps that are done.
     seconds
         how long they took.
     best_score

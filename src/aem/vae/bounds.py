@@ -53,7 +53,7 @@ class Draws:
     Parameters
     ----------
     z
-        the latents.
+        latent vectors, drawn from the posterior of each image.
     log_likelihood
         log p(x | z) of each.
     log_posterior
@@ -70,7 +70,7 @@ class Draws:
         Parameters
         ----------
         images
-            how many.
+            how many images, from the first on.
         """
         return Draws(self.z[:images], self.log_likelihood[:images], self.log_posterior[:images])
 
@@ -110,7 +110,7 @@ def draw_posterior(
     vae
         encoder and decoder.
     x
-        the images.
+        images, or whatever the encoder reads, on its device.
     samples
         K, the number of latents of each image.
     generator

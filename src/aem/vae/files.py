@@ -26,7 +26,7 @@ def save_prior(prior: AEM, network: nn.Module, path: str | Path, **about: Any) -
     Parameters
     ----------
     prior
-        the AEM.
+        an AEM of the latents, as `fit_prior` returns it.
     network
         the VAE, or any encoder, whose latents the prior is of.
     path

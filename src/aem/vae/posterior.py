@@ -63,7 +63,7 @@ class GaussianPosterior:
         Parameters
         ----------
         z
-            the latents.
+            K latent vectors of each image.
         """
         standardised = (z - self.mean[:, None]) / self.scale[:, None]
         terms = -0.5 * standardised.square() - self.scale.log()[:, None] - LOG_ROOT_2PI

@@ -75,7 +75,7 @@ def draw_table(
     sampler
         a function of a seed that draws one latent vector of every item.
     draws
-        how often.
+        how many latents of each item.
     seed
         seeds of different tables never meet.
     report

@@ -52,7 +52,7 @@ def standard_normal(z: Float[Tensor, "M L"], report: Report = silent) -> PriorSc
     Parameters
     ----------
     z
-        the latents.
+        latent vectors in the units that the encoder gives them.
     report
         called as `report(what, done, total)` while the work goes on.
     """
@@ -165,7 +165,7 @@ def log_standard_normal(z: Float[Tensor, "*B L"]) -> Float[Tensor, "*B"]:
     Parameters
     ----------
     z
-        the latents.
+        latent vectors in the units that the encoder gives them.
     """
     return (-0.5 * z.square() - LOG_ROOT_2PI).sum(-1)
 
@@ -178,7 +178,7 @@ def log_proposal(prior: AEM, z: Float[Tensor, "*B L"]) -> Float[Tensor, "*B"]:
     prior
         an AEM of the latents.
     z
-        the latents.
+        latent vectors in the units that the encoder gives them.
     """
     rows = prior.standardise(z.flatten(0, -2))
     log_q = prior.conditionals(rows).proposal.log_prob_of(rows).sum(-1)
@@ -193,6 +193,6 @@ def log_prior(prior: AEM | None, z: Float[Tensor, "*B L"]) -> Float[Tensor, "*B"
     prior
         an AEM of the latents; None for the standard normal.
     z
-        the latents.
+        latent vectors in the units that the encoder gives them.
     """
     return log_standard_normal(z) if prior is None else log_proposal(prior, z)

@@ -32,7 +32,7 @@ class Component(ABC):
         Parameters
         ----------
         z
-            standardised values.
+            values less their location, divided by their scale.
         """
 
     @abstractmethod
@@ -42,7 +42,7 @@ class Component(ABC):
         Parameters
         ----------
         z
-            standardised values.
+            values less their location, divided by their scale.
         """
 
     @abstractmethod
@@ -52,7 +52,7 @@ class Component(ABC):
         Parameters
         ----------
         z
-            standardised values.
+            values less their location, divided by their scale.
         """
 
     @abstractmethod
@@ -71,6 +71,6 @@ class Component(ABC):
         Parameters
         ----------
         z
-            standardised values.
+            values less their location, divided by their scale.
         """
         return (self.log_height - self.exponent(z) - self.log_cdf(z)).exp()

@@ -230,7 +230,7 @@ def draw_slices(picture: Picture) -> Figure:
     Parameters
     ----------
     picture
-        the densities.
+        true, proposal and model density on one grid.
     """
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(9.0, 1.75 * len(SLICES) + 0.5), layout="constrained")

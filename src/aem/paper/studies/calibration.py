@@ -63,7 +63,7 @@ class Spread:
     kind
         one of `KINDS`.
     samples
-        S.
+        S, the number of samples of each estimate.
     difference
         log Ẑ − log Z in nats: quantiles and mean.
     relative

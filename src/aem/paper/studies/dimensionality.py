@@ -55,7 +55,7 @@ class Estimates:
     Parameters
     ----------
     dimension
-        D.
+        D, the number of dimensions.
     log_z
         the estimates, one per trial.
     weight_variance
@@ -73,7 +73,7 @@ def weight_variance(dimension: int, scale: float = PROPOSAL_SCALE) -> float:
     Parameters
     ----------
     dimension
-        D.
+        D, the number of dimensions.
     scale
         σ, the proposal's standard deviation in units of the target's.
     """

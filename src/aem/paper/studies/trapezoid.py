@@ -30,7 +30,7 @@ class Truth:
     Parameters
     ----------
     log_z
-        the values.
+        log Z of each conditional.
     steps
         how many steps each took.
     converged

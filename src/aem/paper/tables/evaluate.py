@@ -43,7 +43,7 @@ class Evaluator:
     members
         models of the table, whose mean density is scored.
     splits
-        the table.
+        the table's validation and test rows are scored.
     settings
         how many rows each score sees.
     folder

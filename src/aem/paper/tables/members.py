@@ -67,7 +67,7 @@ def train_member(
     order
         the order in which the member reads the columns.
     splits
-        the table.
+        the table, in its own order of columns.
     folder
         where checkpoints and the model go; without one no trace is left.
     evaluate_only

@@ -131,7 +131,7 @@ def train_members(
     preset
         the name that the results are recorded under.
     splits
-        the table.
+        the table, in its own order of columns.
     folder
         where checkpoints and models go.
     evaluate_only

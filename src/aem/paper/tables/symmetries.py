@@ -57,7 +57,7 @@ def check_symmetries(splits: TableSplits, count: int) -> None:
     Parameters
     ----------
     splits
-        the table.
+        a table, which knows its symmetries.
     count
         how many are asked for.
     """

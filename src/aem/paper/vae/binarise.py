@@ -28,7 +28,7 @@ def binarise(
     Parameters
     ----------
     grey
-        the probabilities.
+        probabilities of ones, as `grey_levels` returns them.
     generator
         where the random numbers come from; PyTorch's own stream without one.
     """

@@ -70,7 +70,7 @@ def same(channels: int, activation: Nonlinearity, dropout: float) -> ConvBlock:
     channels
         channels that it reads.
     activation
-        the activation.
+        the function between the convolutions.
     dropout
         share of the units left out in training.
     """
@@ -86,7 +86,7 @@ def down(channels: int, activation: Nonlinearity, dropout: float) -> ConvBlock:
     channels
         channels that it reads.
     activation
-        the activation.
+        the function between the convolutions.
     dropout
         share of the units left out in training.
     """
@@ -108,7 +108,7 @@ def up(
     target
         side of those that it makes: twice the size, or one less.
     activation
-        the activation.
+        the function between the convolutions.
     dropout
         share of the units left out in training.
     """

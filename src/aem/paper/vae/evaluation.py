@@ -116,7 +116,7 @@ class PriorScoring:
     vae
         encoder and decoder.
     images
-        the digits.
+        grey images; which split is scored the settings say.
     config
         how the bounds are computed.
     folder

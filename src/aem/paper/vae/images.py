@@ -21,11 +21,11 @@ class Images:
     Parameters
     ----------
     train
-        training images.
+        images to train on.
     validation
-        validation images.
+        images that choose the weights.
     test
-        test images.
+        images to score.
     """
 
     train: UInt8[Tensor, "N 28 28"]

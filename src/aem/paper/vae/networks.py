@@ -84,7 +84,7 @@ class Decoder(nn.Module):
         Parameters
         ----------
         z
-            latents.
+            one latent vector per image.
         """
         h: Tensor = self.project(z).unflatten(1, self.innermost)
         h = self.blocks(h.contiguous(memory_format=torch.channels_last))
@@ -123,7 +123,7 @@ class ConvolutionalVae(nn.Module):
         Parameters
         ----------
         z
-            latents.
+            one latent vector per image.
         """
         logits: Tensor = self.decoder(z)
         return logits
@@ -138,7 +138,7 @@ class ConvolutionalVae(nn.Module):
         x
             images of zeros and ones.
         z
-            the latents.
+            K latent vectors per image.
         """
         logits = self.logits(z.flatten(0, 1)).flatten(1).unflatten(0, z.shape[:2])
         terms: Tensor = x.flatten(1)[:, None] * logits - F.softplus(logits)
