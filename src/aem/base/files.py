@@ -193,8 +193,8 @@ def blaming_file(path: Path, kind: str) -> Iterator[None]:
 
     Parameters
     ----------
+    path
         the file that was read.
-        the file to read or write; its folder is made if need be.
     kind
         what it should hold, for the message.
     """
