@@ -4,6 +4,7 @@ Checked are the entries of docs/reference and what `import aem` offers. What a s
 documented once, where its base class declares it, as long as its arguments have the same names.
 """
 
+import ast
 import dataclasses
 import doctest
 import inspect
@@ -18,7 +19,9 @@ import pytest
 import aem
 from aem.base.settings import Settings
 
-PAGES = sorted((Path(__file__).resolve().parents[2] / "docs" / "reference").glob("*.md"))
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ROOT / "src" / "aem"
+PAGES = sorted((ROOT / "docs" / "reference").glob("*.md"))
 ENTRY = re.compile(r"^::: ([\w.]+)\n(?:    options: \{(.*)\})?", re.MULTILINE)
 OPTION = re.compile(r"(\w+): \[([^\]]*)\]")
 HEADING = re.compile(r"^(\w[\w ]*)\n-{3,}$", re.MULTILINE)
@@ -100,7 +103,8 @@ def arguments(documented: Documented) -> list[str]:
     if inspect.isclass(thing) and dataclasses.is_dataclass(thing):
         # Settings have their help and their range in the metadata of the field.
         fields = dataclasses.fields(thing)
-        return [f.name for f in fields if "help" not in f.metadata and not f.name.startswith("_")]
+        own = (f for f in fields if f.init and "help" not in f.metadata)
+        return [f.name for f in own if not f.name.startswith("_")]
     if inspect.isclass(thing):
         function = None if getattr(thing, "_is_protocol", False) else initialiser(thing)
     else:
@@ -220,6 +224,19 @@ def test_documented_arguments_exist() -> None:
         known = {*arguments(each), *getattr(each.object, "__dataclass_fields__", ())}
         unknown[each.name] = explained(each) - known
     assert not {name: names for name, names in unknown.items() if names}
+
+
+def test_no_docstring_explains_an_argument_that_is_gone() -> None:
+    """Everywhere in the library, whether the reference shows it or not."""
+    gone = {}
+    for file in sorted(SOURCES.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef):
+                told = names_in(sections(ast.get_docstring(node) or "").get("Parameters", ""))
+                given = {each.arg for each in ast.walk(node.args) if isinstance(each, ast.arg)}
+                if told - given:
+                    gone[f"{file.relative_to(SOURCES)} {node.name}"] = told - given
+    assert not gone
 
 
 def test_several_results_are_told_apart() -> None:

@@ -46,8 +46,12 @@ LONGEST_DECAY = 2.0**20
 class Coordinates(ABC):
     """x ↔ t for a flat batch of conditionals, and p̃(x) dx as a weight against a known measure.
 
-    A subclass says where t runs. Unless it says otherwise the measure is length in t and the weight is
-    that of the energy.
+    `coordinates_for` chooses between the three kinds there are.
+
+    Parameters
+    ----------
+    conditionals
+        a flat batch, whose coordinates these are.
     """
 
     conditionals: Conditionals
@@ -79,23 +83,61 @@ class Coordinates(ABC):
         """
 
     def log_weight(self, t: Float[Tensor, "N S"], x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
-        """log of p̃(x) dx over the measure, given x at t."""
+        """Return the log of p̃(x) dx over the measure.
+
+        Parameters
+        ----------
+        t
+            S coordinates of each conditional.
+        x
+            the values at t.
+        """
         return self.conditionals.log_weight(x)
 
     def measure(self, t: Float[Tensor, "N S"], x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
-        """The measure's density in t."""
+        """Return the density of the measure in t.
+
+        Parameters
+        ----------
+        t
+            S coordinates of each conditional.
+        x
+            the values at t.
+        """
         return torch.ones_like(t)
 
     def mass(self, start: Float[Tensor, " N"], end: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
-        """The measure between two points."""
+        """Return the measure between two coordinates of each conditional.
+
+        Parameters
+        ----------
+        start
+            the lower coordinate.
+        end
+            the upper coordinate.
+        """
         return end - start
 
     def select(self, index: Int[Tensor, " P"]) -> Self:
-        """The coordinates of some conditionals."""
+        """Return the coordinates of some conditionals.
+
+        Parameters
+        ----------
+        index
+            numbers of the conditionals; one may be named more than once.
+        """
         return replace(self, conditionals=self.conditionals.select(index))
 
     def joined(self, conditionals: Conditionals, parts: "Sequence[Coordinates]") -> "Coordinates":
-        """Those of conditionals whose parts, in their order, have such coordinates as these."""
+        """Return the coordinates of conditionals that were treated a share at a time.
+
+        Parameters
+        ----------
+        conditionals
+            all conditionals, in the order of the shares.
+        parts
+            the coordinates of each share.
+        """
         return replace(self, conditionals=conditionals)
 
 
@@ -143,7 +185,15 @@ def _levels(lowest: float, pieces: int, like: Tensor) -> Float[Tensor, " R"]:
 
 @dataclass(frozen=True)
 class BoundedChart(Coordinates):
-    """t = F_q(x), for a proposal with bounds; the measure is the proposal, whose mass t is."""
+    """t = F_q(x), for a proposal with bounds; the measure is the proposal, whose mass t is.
+
+    Parameters
+    ----------
+    panels
+        how many panels a quadrature starts with.
+    conditionals
+        a flat batch whose proposals have bounds.
+    """
 
     panels: int
 
@@ -191,11 +241,28 @@ class LadderCoordinates(Coordinates):
 
 @dataclass(frozen=True)
 class LineChart(LadderCoordinates):
-    """x between quantiles of a mixture; the measure is the mixture."""
+    """x between quantiles of the proposal; the measure is the proposal.
+
+    Parameters
+    ----------
+    conditionals
+        a flat batch with relative energies.
+    ladder
+        x as a piecewise linear function of t.
+    """
 
     @classmethod
     def along(cls, conditionals: Conditionals, panels: int) -> "LineChart":
-        """Two panels for either tail, the others between equally spaced quantiles."""
+        """Make the coordinates of proposals without bounds.
+
+        Parameters
+        ----------
+        conditionals
+            a flat batch with relative energies.
+        panels
+            how many panels to start with: two for either tail, the others between equally spaced
+            quantiles.
+        """
         proposal = conditionals.proposal
         count = len(proposal.batch)
         outer = proposal.batch.new_tensor(OUTERMOST)
@@ -216,7 +283,15 @@ class LineChart(LadderCoordinates):
 
 @dataclass(frozen=True)
 class TailedCoordinates(LadderCoordinates):
-    """Quantiles ε … 1 − ε on [0, 1], the left tail on [−1, 0], the right one on [1, 2]."""
+    """Quantiles ε … 1 − ε on [0, 1], the left tail on [−1, 0], the right one on [1, 2].
+
+    Parameters
+    ----------
+    conditionals
+        a flat batch with literal energies.
+    ladder
+        x as a piecewise linear function of t in [0, 1].
+    """
 
     comparable = False  # dx/dt jumps at the rungs, and p̃ has no bound relative to the proposal
 

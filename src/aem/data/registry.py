@@ -80,7 +80,15 @@ def present_source(name: str, root: str | Path | None = None) -> Source:
 
 
 def load(name: str, root: str | Path | None = None) -> TableSplits:
-    """Read and prepare a data set and check it against its published sizes."""
+    """Read and prepare a data set and check it against its published sizes.
+
+    Parameters
+    ----------
+    name
+        as `aem data` lists it.
+    root
+        the folder of the data; AEM_DATA, or the user's cache, without one.
+    """
     info, folder, source = find(name), data_root(root), present_source(name, root)
     if source.read is None:
         raise AemError(f"{name} is no table: read it with aem.data.{name}.load.")

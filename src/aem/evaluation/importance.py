@@ -225,8 +225,6 @@ def importance_scores(
         the model, whose type the arithmetic of its networks has.
     x
         rows in the units of the data, on the model's device.
-    context
-        the context of each row, in its own units, or None.
     samples
         S, draws of the proposal per conditional; the paper's test scores took 20,000.
     stratified

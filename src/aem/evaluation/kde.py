@@ -91,8 +91,6 @@ class KDE:
             the model whose draws carry the kernels.
         x
             rows in the units of the data, on the model's device.
-        context
-            the context of each row, in its own units, or None.
         memory
             bytes that may be held at a time.
         report
@@ -149,8 +147,6 @@ def log_components(
         the model whose draws carry the kernels.
     x
         rows in the units of the data, on the model's device.
-    context
-        the context of each row, in its own units, or None.
     bandwidths
         M bandwidths h, in units of the standardised columns.
     samples
@@ -262,12 +258,8 @@ def fit_kde(
         the model whose draws carry the kernels.
     validation
         rows in the units of the data that the model was not trained on.
-    context
-        the context of each row, in its own units, or None.
     samples
         S, kernels per conditional.
-    stratified
-        whether the kernels' uniforms lie one in each of S strata, or are independent.
     seed
         of those uniforms, which all rows share.
     memory

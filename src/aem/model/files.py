@@ -80,8 +80,6 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> AEM:
         a file that `save_model`, `aem fit` or `aem reproduce` wrote.
     device
         where the model will be.
-
-    Some models do not read the columns of their table as they are; those are `aem.TableModel`s.
     """
     path = Path(path)
     tensors, metadata = read_tensors(path, *OF_A_TABLE)

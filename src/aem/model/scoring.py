@@ -325,7 +325,7 @@ def log_proposal(model: "AEM", flat: Conditionals, z: Float[Tensor, "B D"]) -> F
 
 
 def _scores_of_proposal(model: "AEM", flat: Conditionals, z: Float[Tensor, "B D"]) -> Scores:
-    """Where the energy is flat its weight is the normaliser, and there is nothing to integrate."""
+    """Score rows where the energy is flat: its weight is the normaliser, and nothing is integrated."""
     log_q = log_proposal(model, flat, z)
     log_z = flat.log_weight(z.reshape(-1, 1)).reshape(z.shape)
     none = torch.zeros_like(z)

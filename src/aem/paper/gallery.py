@@ -15,7 +15,15 @@ WIDTH = 1400
 
 
 def row_of(results: Path, task: str) -> bytes:
-    """The row of a task with the paper's settings, drawn from its record, as a PNG."""
+    """Return the row of a task with the paper's settings, drawn from its record, as a PNG.
+
+    Parameters
+    ----------
+    results
+        the folder of results.
+    task
+        one of `ROWS`.
+    """
     record = read_json(results / task / "paper.json")
     return as_png(draw_row(Picture.load(results / task / "paper.npz"), record))
 

@@ -81,7 +81,7 @@ class Table1:
     notes: list[str] = field(default_factory=list)
 
     def markdown(self) -> str:
-        """As text."""
+        """Return the table as Markdown."""
         lines = [["test log-likelihood (nats)", *COLUMN_TASKS]]
         for title, rows in self.sections:
             lines.append([f"*{title}*", *[""] * len(COLUMN_TASKS)])

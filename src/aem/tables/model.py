@@ -280,7 +280,17 @@ class TableModel:
         return read, z, self.exact.conditionals(z).flatten()
 
     def score_block(self, rows: Tensor, settings: Quadrature, first_row: int = 0) -> Scores:
-        """The same of a block of rows that fits into the memory."""
+        """Return all that the quadrature knows about a block of rows that fits into memory.
+
+        Parameters
+        ----------
+        rows
+            rows that are checked already, in the units of the table, on the model's device.
+        settings
+            tolerance per row, nodes and memory of the quadrature.
+        first_row
+            number of the first of these rows, for messages.
+        """
         exact = self.exact
         read, z, flat = self._conditionals(rows)
         scores = score_conditionals(exact, flat, z, None, settings, first_row)

@@ -15,7 +15,13 @@ from aem.model.files import content, load_model, model_information
 
 
 def digest(weights: Mapping[str, Tensor]) -> str:
-    """A fingerprint of weights: a prior belongs to the latents of one encoder, no other."""
+    """Return a fingerprint of weights: a prior belongs to the latents of one encoder, no other.
+
+    Parameters
+    ----------
+    weights
+        tensors by name, as `state_dict` gives them.
+    """
     ordered = {name: weights[name].float() for name in sorted(weights)}
     return hashlib.sha256(as_bytes(ordered)).hexdigest()[:16]
 

@@ -142,7 +142,13 @@ class Proposal(ABC):
         """
 
     def log_prob_of(self, x: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
-        """Log density at one value for each conditional."""
+        """Return the log density at one value of each conditional.
+
+        Parameters
+        ----------
+        x
+            one value of each conditional.
+        """
         return self.log_prob(x[..., None])[..., 0]
 
     def density(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
@@ -215,7 +221,24 @@ class Proposal(ABC):
     def nodes_around(
         self, x: Float[Tensor, "*B"], nodes: int
     ) -> tuple[Float[Tensor, "*B"], Float[Tensor, "*B S"], Int[Tensor, "*B"]]:
-        """log q(x), one point in each of S strata with x in its own, and which that is."""
+        """Draw stratified nodes, one of which is replaced by the data.
+
+        Parameters
+        ----------
+        x
+            the value of the data in each conditional.
+        nodes
+            S, the number of strata of [0, 1).
+
+        Returns
+        -------
+        log_q : tensor [*B]
+            log density of x.
+        points : tensor [*B, S]
+            one point in each stratum, x in its own.
+        own : tensor [*B]
+            the number of the stratum that holds x.
+        """
         log_q = self.log_prob_of(x)
         with torch.no_grad():
             y = self.transport(stratified_uniforms(self.batch, nodes))

@@ -189,8 +189,6 @@ def calibrate(
         the size of the study; the paper's without one.
     seed
         decides conditionals and draws.
-    memory
-        bytes that may be held at a time.
     report
         called as `report(what, done, total)` while the work goes on.
     """

@@ -85,8 +85,6 @@ def trapezoid_log_z(
     ----------
     conditionals
         a flat batch.
-    figures
-        how many significant figures.
     memory
         bytes that may be held at a time.
     report

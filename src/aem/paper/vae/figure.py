@@ -62,7 +62,15 @@ def tiles(images: Float[Tensor, "N 28 28"], side: int) -> NDArray[np.float32]:
 
 
 def figure_six(data: Float[Tensor, "N 28 28"], probabilities: Float[Tensor, "N 28 28"]) -> Figure:
-    """Data, samples, and the pixel probabilities these samples were drawn from."""
+    """Draw data, samples, and the pixel probabilities these samples were drawn from.
+
+    Parameters
+    ----------
+    data
+        binary images of the data set.
+    probabilities
+        pixel probabilities of samples.
+    """
     generator = torch.Generator().manual_seed(0)
     panels = (
         ("Data", data),

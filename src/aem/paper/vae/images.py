@@ -44,7 +44,13 @@ class Images:
 
 
 def load_images(config: DataConfig) -> Images:
-    """Read MNIST, or say what is missing and how to get it."""
+    """Read MNIST, or say what is missing and how to get it.
+
+    Parameters
+    ----------
+    config
+        how the training images are split.
+    """
     source, root = registry.present_source("mnist"), data_root()
     data = mnist.load()
     for file in source.files:

@@ -93,5 +93,11 @@ def _number(record: Mapping[str, Any], key: str, digits: int) -> str:
 
 
 def table_two(records: Mapping[str, Mapping[str, Any]]) -> str:
-    """The whole table."""
+    """Return the whole table as Markdown.
+
+    Parameters
+    ----------
+    records
+        records of the priors by name.
+    """
     return as_markdown([HEADER, *table_rows(records)])

@@ -43,7 +43,15 @@ class Normality:
 
     @classmethod
     def of(cls, table: TableModel, rows: Array) -> "Normality":
-        """Of the rows of a table; outliers among them hardly matter."""
+        """Take median and spread of each view from rows; outliers among them hardly matter.
+
+        Parameters
+        ----------
+        table
+            the fitted density.
+        rows
+            rows in the units of the table [B, D]; of many rows a thousand at random decide.
+        """
         looks = _looks(table, some_rows(rows, MOST_ROWS))
         low, middle, high = np.quantile(looks, OUTER, axis=0)
         return cls(table, middle, np.where(high > low, high - low, 1.0))
