@@ -51,7 +51,13 @@ def say(*lines: str) -> None:
 
 
 def as_markdown(rows: Iterable[Sequence[str]]) -> str:
-    """Cells as a table in Markdown, the first row as its head."""
+    """Return cells as a table in Markdown.
+
+    Parameters
+    ----------
+    rows
+        rows of cells, the first of which is the head.
+    """
     head, *body = rows
     lines = [head, ["---"] * len(head), *body]
     return "".join("| " + " | ".join(line) + " |\n" for line in lines)

@@ -44,7 +44,15 @@ def use_bfloat16(precision: str, device: torch.device) -> bool:
 
 @contextmanager
 def cudnn(flag: str, value: bool) -> Iterator[None]:
-    """Within, a flag of cuDNN has a value; afterwards its own again."""
+    """Set a flag of cuDNN for the time of the context; afterwards it is as it was.
+
+    Parameters
+    ----------
+    flag
+        its name in `torch.backends.cudnn`.
+    value
+        what it is set to.
+    """
     before = getattr(torch.backends.cudnn, flag)
     setattr(torch.backends.cudnn, flag, value)
     try:

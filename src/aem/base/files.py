@@ -104,7 +104,13 @@ def write_json(path: Path, value: object) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Read a file of results, or say that it is none."""
+    """Read a file of results, or say that it is none.
+
+    Parameters
+    ----------
+    path
+        a JSON file.
+    """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -211,7 +217,13 @@ def blaming_file(path: Path, kind: str) -> Iterator[None]:
 
 
 def as_bytes(tensors: Mapping[str, Tensor]) -> bytes:
-    """Return names and numbers of tensors in their order, for digests."""
+    """Return names and numbers of tensors in their order, for digests.
+
+    Parameters
+    ----------
+    tensors
+        tensors by name, on any device.
+    """
     parts = (
         part
         for name, tensor in tensors.items()
@@ -221,7 +233,15 @@ def as_bytes(tensors: Mapping[str, Tensor]) -> bytes:
 
 
 def part_of_file(tensors: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:
-    """Return the tensors of one part of a file, named "part.name" there, by their own names."""
+    """Return the tensors of one part of a file by their own names.
+
+    Parameters
+    ----------
+    tensors
+        all tensors of the file; those of a part are named "part.name".
+    part
+        name of the part.
+    """
     start = f"{part}."
     return {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
 

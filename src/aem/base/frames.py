@@ -147,7 +147,13 @@ def _example(series: Any) -> str:
 
 
 def is_number(text: str) -> bool:
-    """Whether a text can be read as a number."""
+    """Return whether a text can be read as a number.
+
+    Parameters
+    ----------
+    text
+        a cell or a heading.
+    """
     try:
         float(text)
     except ValueError:

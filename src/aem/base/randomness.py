@@ -94,7 +94,17 @@ def uniforms(shape: Sequence[int], like: Tensor) -> Float[Tensor, "..."]:
 
 
 def some_rows(rows: NDArray[np.float64], most: int, seed: int = 0) -> NDArray[np.float64]:
-    """At most so many rows, drawn without replacement, or all of them as they are."""
+    """Draw rows without replacement; all of them come back as they are if there are no more.
+
+    Parameters
+    ----------
+    rows
+        rows [B, D].
+    most
+        how many rows are drawn, at most.
+    seed
+        of the draw.
+    """
     if len(rows) <= most:
         return rows
     return rows[np.random.default_rng(seed).choice(len(rows), most, replace=False)]

@@ -258,7 +258,19 @@ def completed(config: Any, values: Mapping[str, Any]) -> dict[str, Any]:
 def refuse_other(
     place: Path, found: Mapping[str, Any], wanted: Mapping[str, Any], section: str = ""
 ) -> None:
-    """Refuse to go on where a run of other settings was begun."""
+    """Refuse to go on where a run of other settings was begun.
+
+    Parameters
+    ----------
+    place
+        file or folder of that run, for the message.
+    found
+        its settings.
+    wanted
+        the settings of this run; others of `found` do not matter.
+    section
+        what stands before each key in the message, such as "train.".
+    """
     for key, value in wanted.items():
         if found.get(key) != value:
             raise AemError(

@@ -213,7 +213,13 @@ class BoundedChart(Coordinates):
 
 @dataclass(frozen=True)
 class LadderCoordinates(Coordinates):
-    """t runs evenly from rung to rung of a ladder of the proposal's quantiles."""
+    """Coordinates in which t runs evenly from rung to rung of a ladder of the proposal's quantiles.
+
+    Parameters
+    ----------
+    ladder
+        x as a piecewise linear function of t in [0, 1].
+    """
 
     ladder: Ladder
 

@@ -47,17 +47,35 @@ class Stretch:
         return cls(0.5 * (low + high), 0.5 * (high - low))
 
     def point(self, y: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
-        """x at y."""
+        """Return x at y.
+
+        Parameters
+        ----------
+        y
+            values on the axis that is linear in t.
+        """
         grown = y.abs().expm1()
         sinh = 0.5 * (grown + grown / (grown + 1))  # torch.sinh depends on the place in a tensor
         return self.centre + self.spread * torch.copysign(sinh, y)
 
     def coordinate(self, x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
-        """y at x."""
+        """Return y at x.
+
+        Parameters
+        ----------
+        x
+            standardised values.
+        """
         return ((x - self.centre) / self.spread).asinh()
 
     def slope(self, y: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
-        """dx/dy."""
+        """Return dx/dy.
+
+        Parameters
+        ----------
+        y
+            values on the axis that is linear in t.
+        """
         return self.spread * 0.5 * (y.exp() + (-y).exp())
 
 
@@ -117,12 +135,24 @@ class Ladder:
         return low + (place - piece) * step, step
 
     def point(self, t: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
-        """x at t."""
+        """Return x at t.
+
+        Parameters
+        ----------
+        t
+            coordinates, clamped to [0, 1].
+        """
         y, _ = self._line(t)
         return y if self.stretch is None else self.stretch.point(y)
 
     def coordinate(self, x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
-        """t at x, at most an end."""
+        """Return t at x, clamped to [0, 1].
+
+        Parameters
+        ----------
+        x
+            standardised values.
+        """
         y = x if self.stretch is None else self.stretch.coordinate(x)
         piece = torch.searchsorted(self.rungs, y.contiguous(), right=True) - 1
         piece = piece.clamp(0, self.pieces - 1)
@@ -130,13 +160,25 @@ class Ladder:
         return (piece + ((y - low) / step).clamp(0, 1)) / self.pieces
 
     def slope(self, t: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
-        """dx/dt; at a rung that of the piece to its right."""
+        """Return dx/dt; at a rung that of the piece to its right.
+
+        Parameters
+        ----------
+        t
+            coordinates in [0, 1].
+        """
         y, step = self._line(t)
         slope = step * self.pieces
         return slope if self.stretch is None else slope * self.stretch.slope(y)
 
     def select(self, index: Int[Tensor, " P"]) -> "Ladder":
-        """Some of them."""
+        """Return the ladders of some conditionals.
+
+        Parameters
+        ----------
+        index
+            numbers of the conditionals; one may be named more than once.
+        """
         stretch = self.stretch
         if stretch is not None:
             stretch = Stretch(stretch.centre[index], stretch.spread[index])

@@ -70,7 +70,15 @@ def status(name: str, root: str | Path | None = None) -> Status:
 
 
 def present_source(name: str, root: str | Path | None = None) -> Source:
-    """Return the files of a data set to read, or say what is missing and how to get it."""
+    """Return the source of a data set to read, or say what is missing and how to get it.
+
+    Parameters
+    ----------
+    name
+        as `aem data` lists it.
+    root
+        the folder of the data; AEM_DATA, or the user's cache, without one.
+    """
     found = status(name, root)
     if found.source is None:
         missing = ", ".join(file.path for file in found.missing)

@@ -189,9 +189,20 @@ def by_conditionals(
     together: int,
     count: Callable[[int], None],
 ) -> list[tuple[Tensor, ...]]:
-    """What a function makes of standardised rows, their conditionals and the number of the first one.
+    """Return what a function makes of blocks of rows and their conditionals.
 
-    So many rows are scored `together`; `count` is told how many more are done.
+    Parameters
+    ----------
+    score
+        a function of standardised rows, their flat conditionals and the number of the first row.
+    model
+        the model that gives the conditionals.
+    x
+        rows in the units of the data, on the model's device.
+    together
+        how many rows are treated together.
+    count
+        is told how many more rows are done.
     """
     z = model.standardise(x)
 

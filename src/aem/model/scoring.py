@@ -319,7 +319,17 @@ def score_conditionals(
 
 
 def log_proposal(model: "AEM", flat: Conditionals, z: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
-    """Log densities of the proposal by conditional, in the units of the data, of standardised rows."""
+    """Return log densities of the proposal by conditional, in the units of the data.
+
+    Parameters
+    ----------
+    model
+        the model.
+    flat
+        all conditionals of the rows, with one batch axis.
+    z
+        rows as `AEM.standardise` returns them.
+    """
     log_q = flat.proposal.log_prob_of(z.flatten()).reshape(z.shape)
     return log_q + model.standardisation.log_slope
 
@@ -427,7 +437,17 @@ def without_density(exact: "AEM", x: Float[Tensor, "B D"]) -> Bool[Tensor, " B"]
 def by_row(
     values: Shaped[Tensor, " N"], where: Bool[Tensor, " B"], otherwise: float | bool
 ) -> Shaped[Tensor, " B"]:
-    """Numbers of some of B rows in the place of these, and another for all the others."""
+    """Spread numbers of some of B rows over all of them.
+
+    Parameters
+    ----------
+    values
+        the numbers of those rows.
+    where
+        which rows those are.
+    otherwise
+        the number of all other rows.
+    """
     every = values.new_full(where.shape, otherwise)
     every[where] = values
     return every

@@ -36,7 +36,13 @@ def new_figure(width: float, height: float, columns: int) -> tuple[Figure, list[
 
 
 def as_png(figure: Figure) -> bytes:
-    """A figure as a PNG."""
+    """Return a figure as a PNG.
+
+    Parameters
+    ----------
+    figure
+        a figure made by `new_figure`.
+    """
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=150)
     return buffer.getvalue()

@@ -32,7 +32,13 @@ class Mnist:
 
 
 def load(root: str | Path | None = None) -> Mnist:
-    """Read MNIST from the folder `mnist` under the root of the data."""
+    """Read MNIST from the folder `mnist` under the root of the data.
+
+    Parameters
+    ----------
+    root
+        the folder of the data; AEM_DATA, or the user's cache, without one.
+    """
     folder = data_root(root) / "mnist"
     train = read_pair(folder, "train", ROWS.train)
     test = read_pair(folder, "t10k", ROWS.test)

@@ -36,7 +36,13 @@ def hold_out(rows: Floats) -> tuple[Floats, Floats]:
 
 
 def split_three(rows: Floats) -> Three:
-    """Cut off the last tenth as test, then the last tenth of the rest as validation."""
+    """Cut off the last tenth as test, then the last tenth of the rest as validation.
+
+    Parameters
+    ----------
+    rows
+        a hundred rows or so at least, in the order in which they are to be split.
+    """
     rest, test = hold_out(rows)
     train, validation = hold_out(rest)
     return train, validation, test

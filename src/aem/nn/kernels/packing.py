@@ -93,9 +93,14 @@ class Packed:
         return self.gradients[place.start : place.stop].view_as(parameter)
 
     def room(self, start: int, stop: int) -> Tensor:
-        """Where to compute a gradient: its own place, unless another use of the weights has it.
+        """Return where to compute a gradient: its own place, unless another use of the weights has it.
 
-        Autograd adds the gradients of several uses, so that they must not share memory.
+        Parameters
+        ----------
+        start
+            the parameter's first number in the packed memory.
+        stop
+            the number after its last.
         """
         if start in self.given:
             return torch.empty_like(self.gradients[start:stop])
@@ -103,7 +108,13 @@ class Packed:
         return self.gradients[start:stop]
 
     def gather(self, gradients: Sequence[Tensor | None]) -> None:
-        """Put gradients in their places, those that were not computed there; zero for none."""
+        """Put gradients in their places, those that were not computed there.
+
+        Parameters
+        ----------
+        gradients
+            one per parameter; None counts as zero.
+        """
         self.given.clear()
         homes = [self.gradient_of(p) for p in self.parameters]
         pairs = list(zip(homes, gradients, strict=True))
@@ -117,7 +128,17 @@ class Packed:
 
 @dataclass(frozen=True)
 class Memory:
-    """Parameters side by side: their values, their values for products, room for their gradients."""
+    """Parameters side by side, as kernels read them.
+
+    Parameters
+    ----------
+    weights
+        their values.
+    half
+        their values in the type of products.
+    gradients
+        room for their gradients.
+    """
 
     weights: Tensor
     half: Tensor

@@ -187,8 +187,21 @@ class PriorScoring:
     ) -> Bounds:
         """Score the first images' draws, a block at a time, until all are done or time is up.
 
-        `priors` makes the prior of a block from the number of its first latent vector, so that what
-        a prior draws at random is other for every block, and the same after a new start.
+        Parameters
+        ----------
+        name
+            what the record is called.
+        priors
+            makes the prior of a block from the number of its first latent vector, so that what a
+            prior draws at random is other for every block, and the same after a new start.
+        images
+            how many images, at most.
+        nodes
+            evaluations of the energy per conditional, which the size of a block follows from.
+        model
+            the AEM that all these priors are made of.
+        about
+            further entries of the record.
         """
         draws = self.draws.first(images)
         energies = ENERGIES[self.device.type] // (nodes * model.config.features)
@@ -239,10 +252,17 @@ class PriorScoring:
     def trained_priors(
         self, *, joint: AEM | None = None, stage_one: ConvolutionalVae | None = None
     ) -> None:
-        """The priors encoder and decoder were trained with, known before an AEM is fitted.
+        """Score the priors that encoder and decoder were trained with, known before an AEM is fitted.
 
-        After a joint stage the Gaussian belongs to the encoder and decoder that were trained with it,
-        those of stage one.
+        After a joint stage the Gaussian belongs to the encoder and decoder that were trained with
+        it, those of stage one.
+
+        Parameters
+        ----------
+        joint
+            the prior of the joint stage; None if there was none.
+        stage_one
+            encoder and decoder of stage one, after a joint stage.
         """
         self.quick(
             "gaussian", standard_normal, None if stage_one is None else self._draw(stage_one)
