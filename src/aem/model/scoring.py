@@ -437,17 +437,7 @@ def without_density(exact: "AEM", x: Float[Tensor, "B D"]) -> Bool[Tensor, " B"]
 def by_row(
     values: Shaped[Tensor, " N"], where: Bool[Tensor, " B"], otherwise: float | bool
 ) -> Shaped[Tensor, " B"]:
-    """Spread numbers of some of B rows over all of them.
-
-    Parameters
-    ----------
-    values
-        the numbers of those rows.
-    where
-        which rows those are.
-    otherwise
-        the number of all other rows.
-    """
+    """Spread numbers of the rows that a mask names over all B rows; the others get another number."""
     every = values.new_full(where.shape, otherwise)
     every[where] = values
     return every

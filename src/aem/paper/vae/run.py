@@ -155,7 +155,7 @@ class Experiment:
         self.remember(stage, progress)
 
     def read_vae(self, file: str) -> ConvolutionalVae:
-        """Encoder and decoder of stage one, from a saved model or a checkpoint."""
+        """Read encoder and decoder of stage one, from a saved model or a checkpoint."""
         model = load_stage(file)
         if model.prior is not None:
             raise AemError(f"{file} is the checkpoint of a joint stage, not of a stage one")
