@@ -96,15 +96,7 @@ class Experiment:
         self.history: dict[str, Any] = {}
 
     def remember(self, stage: str, progress: TrainingState) -> None:
-        """Keep a stage's training curve for the metrics.
-
-        Parameters
-        ----------
-        stage
-            name of the stage.
-        progress
-            where its training ended.
-        """
+        """Keep a stage's training curve for the metrics."""
         self.history[stage] = {
             "steps": progress.step,
             "seconds": round(progress.seconds, 2),
@@ -188,15 +180,7 @@ class Experiment:
         return self.adopt_vae(model.vae, file), prior.to(self.device)
 
     def adopt_vae(self, found: ConvolutionalVae, file: str) -> ConvolutionalVae:
-        """Return a network with the same weights and this run's dropout; other shapes are refused.
-
-        Parameters
-        ----------
-        found
-            the network that was read.
-        file
-            where it was read from, for the message.
-        """
+        """Return a network with the weights found and this run's dropout; other shapes are refused."""
         asked = self.config.vae
         if replace(found.config, dropout=asked.dropout) != asked:
             raise AemError(f"{file} has the network {found.config}, [vae] asks for {asked}")
