@@ -46,7 +46,7 @@ def _settings(module: str, name: str) -> str:
         literal = typing.get_args(field.type) or ()
         names = choices or (literal if all(isinstance(a, str) for a in literal) else ())
         must = f"be one of {', '.join(names)}" if names else str(allowed or "")
-        shown = json.dumps(field.default) if field.default != () else "none"
+        shown = "none" if field.default in ((), None) else json.dumps(field.default)
         lines.append(f"| `{field.name}` | {shown} | {must} | {field.metadata['help']} |")
     return "\n".join(lines)
 

@@ -84,7 +84,15 @@ def check_table(
 
 
 def as_named_columns(values: Any) -> Any:
-    """The values if they are a data frame, else None; what frames need is imported for no array."""
+    """Return values if they are a data frame, else None.
+
+    What frames need is imported for no array.
+
+    Parameters
+    ----------
+    values
+        whatever a user passed as rows.
+    """
     if isinstance(values, np.ndarray | list | tuple) or not hasattr(type(values), "columns"):
         return None
     from aem.base.frames import is_frame
@@ -106,7 +114,15 @@ def _refuse_non_finite(table: NDArray[np.float64], names: Sequence[str], what: s
 
 
 def refuse_extreme(x: NDArray[np.float64], columns: Sequence[str]) -> None:
-    """Say which column has values that single precision, in which a model computes, cannot hold."""
+    """Refuse values that single precision, in which a model computes, cannot hold.
+
+    Parameters
+    ----------
+    x
+        rows [B, D] in the units that a model reads.
+    columns
+        names of the columns, for the message.
+    """
     largest = np.abs(x).max(axis=0, initial=0.0)
     extreme = np.flatnonzero(largest >= 0.1 * np.finfo(np.float32).max)
     if len(extreme):

@@ -14,7 +14,15 @@ STANDARD = "-"  # the standard streams
 
 
 def write(out: str, content: bytes) -> None:
-    """Write a file whole or not at all, or to standard output."""
+    """Write a file whole or not at all, or to standard output.
+
+    Parameters
+    ----------
+    out
+        the file's name, or `STANDARD`.
+    content
+        what is written.
+    """
     if out != STANDARD:
         write_atomically(Path(out), content)
         return
@@ -32,17 +40,35 @@ def write(out: str, content: bytes) -> None:
 
 
 def say(*lines: str) -> None:
-    """Print lines as they are, whatever brackets and colons are in the user's names."""
+    """Print lines as they are, whatever brackets and colons are in the user's names.
+
+    Parameters
+    ----------
+    lines
+        text without line ends.
+    """
     write(STANDARD, "".join(f"{line}\n" for line in lines).encode())
 
 
 def as_markdown(rows: Iterable[Sequence[str]]) -> str:
-    """Cells as a table in Markdown, the first row as its head."""
+    """Return cells as a table in Markdown.
+
+    Parameters
+    ----------
+    rows
+        rows of cells, the first of which is the head.
+    """
     head, *body = rows
     lines = [head, ["---"] * len(head), *body]
     return "".join("| " + " | ".join(line) + " |\n" for line in lines)
 
 
 def as_json_text(record: Mapping[str, Any]) -> str:
-    """A record as JSON; what is not finite becomes null."""
+    """Return a record as JSON; what is not finite becomes null.
+
+    Parameters
+    ----------
+    record
+        a mapping of plain values, which may be nested.
+    """
     return json.dumps(finite(dict(record)), indent=2, allow_nan=False)

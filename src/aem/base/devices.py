@@ -9,7 +9,13 @@ from aem.errors import AemError
 
 
 def choose_device(name: str) -> torch.device:
-    """The named device, or the best there is for 'auto'."""
+    """Return the named device, or the best there is for "auto".
+
+    Parameters
+    ----------
+    name
+        "auto", "cpu", "cuda" or, where there are several, "cuda:1".
+    """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -24,13 +30,29 @@ def choose_device(name: str) -> torch.device:
 
 
 def use_bfloat16(precision: str, device: torch.device) -> bool:
-    """Mixed precision pays on a GPU; a CPU computes in float32."""
+    """Return whether products are computed in bfloat16: on a GPU, unless said otherwise.
+
+    Parameters
+    ----------
+    precision
+        "auto", "float32" or "bfloat16", as in `TrainConfig`.
+    device
+        where the training runs.
+    """
     return precision == "bfloat16" or (precision == "auto" and device.type == "cuda")
 
 
 @contextmanager
 def cudnn(flag: str, value: bool) -> Iterator[None]:
-    """Within, a flag of cuDNN has a value; afterwards its own again."""
+    """Set a flag of cuDNN for the time of the context; afterwards it is as it was.
+
+    Parameters
+    ----------
+    flag
+        its name in `torch.backends.cudnn`.
+    value
+        what it is set to.
+    """
     before = getattr(torch.backends.cudnn, flag)
     setattr(torch.backends.cudnn, flag, value)
     try:

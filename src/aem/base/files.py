@@ -28,7 +28,13 @@ FAULTS = (AttributeError, IndexError, OverflowError, RuntimeError, TypeError, Va
 
 
 def make_folder(path: Path) -> None:
-    """Make sure that a folder exists, or say why it cannot."""
+    """Make sure that a folder exists, or say why it cannot.
+
+    Parameters
+    ----------
+    path
+        the folder; those above it are made, too.
+    """
     try:
         path.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
@@ -38,7 +44,15 @@ def make_folder(path: Path) -> None:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Replace a file's content in one step, so that nobody ever reads half of it."""
+    """Replace a file's content in one step, so that nobody ever reads half of it.
+
+    Parameters
+    ----------
+    path
+        the file; its folder is made if need be.
+    content
+        all that the file is to hold.
+    """
     make_folder(path.parent)
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".aem-")
@@ -62,7 +76,13 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def finite(value: Any) -> Any:
-    """JSON has no infinity: what is not finite becomes null."""
+    """Return a value as JSON can hold it: what is not finite becomes None.
+
+    Parameters
+    ----------
+    value
+        plain values, which may be nested in dictionaries and lists.
+    """
     if isinstance(value, dict):
         return {key: finite(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -71,12 +91,26 @@ def finite(value: Any) -> Any:
 
 
 def write_json(path: Path, value: object) -> None:
-    """Write indented JSON atomically; NaN and infinities are refused rather than written."""
+    """Write indented JSON atomically; NaN and infinities are refused rather than written.
+
+    Parameters
+    ----------
+    path
+        the file, written whole or not at all.
+    value
+        plain values, which may be nested.
+    """
     write_atomically(path, (json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
 
 
 def read_json(path: Path) -> Any:
-    """Read a file of results, or say that it is none."""
+    """Read a file of results, or say that it is none.
+
+    Parameters
+    ----------
+    path
+        a JSON file.
+    """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -84,7 +118,17 @@ def read_json(path: Path) -> Any:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
-    """Write tensors and JSON-able metadata as one safetensors file."""
+    """Write tensors and metadata as one safetensors file.
+
+    Parameters
+    ----------
+    path
+        the file, written whole or not at all.
+    tensors
+        tensors by name; they may share memory.
+    metadata
+        values by name, each of which JSON can hold.
+    """
     plain = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
     header = {key: json.dumps(value) for key, value in metadata.items()}
     write_atomically(path, save(plain, metadata=header))
@@ -96,9 +140,16 @@ def read_tensors(path: Path, *kinds: str) -> tuple[dict[str, Tensor], dict[str, 
     Parameters
     ----------
     path
-        the file.
+        a safetensors file.
     kinds
         what it may hold, such as "model"; errors name the first.
+
+    Returns
+    -------
+    tensors : dict of tensor
+        the tensors by name.
+    metadata : dict
+        what the file says about itself, by name.
     """
     kind = kinds[0]
     if not _is_readable(path):
@@ -144,7 +195,15 @@ def _is_readable(path: Path) -> bool:
 
 @contextmanager
 def blaming_file(path: Path, kind: str) -> Iterator[None]:
-    """Whatever goes wrong while a file's content becomes a model is a fault of the file."""
+    """Turn whatever goes wrong while a file's content becomes a model into an error about the file.
+
+    Parameters
+    ----------
+    path
+        the file that was read.
+    kind
+        what it should hold, for the message.
+    """
     incomplete = f"{path} does not hold a complete {kind}"
     try:
         yield
@@ -158,7 +217,13 @@ def blaming_file(path: Path, kind: str) -> Iterator[None]:
 
 
 def as_bytes(tensors: Mapping[str, Tensor]) -> bytes:
-    """Return names and numbers of tensors in their order, for digests."""
+    """Return names and numbers of tensors in their order, for digests.
+
+    Parameters
+    ----------
+    tensors
+        tensors by name, on any device.
+    """
     parts = (
         part
         for name, tensor in tensors.items()
@@ -168,25 +233,53 @@ def as_bytes(tensors: Mapping[str, Tensor]) -> bytes:
 
 
 def part_of_file(tensors: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:
-    """Return the tensors of one part of a file, named "part.name" there, by their own names."""
+    """Return the tensors of one part of a file by their own names.
+
+    Parameters
+    ----------
+    tensors
+        all tensors of the file; those of a part are named "part.name".
+    part
+        name of the part.
+    """
     start = f"{part}."
     return {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
 
 
 def as_mapping(values: Any, name: str) -> dict[str, Any]:
-    """What a file must hold as a table of keys."""
+    """Return what a file must hold as a table of keys, or say that it does not.
+
+    Parameters
+    ----------
+    values
+        what the file holds.
+    name
+        how the message calls it.
+    """
     if not isinstance(values, dict):
         raise AemError(f"'{name}' is not a table of keys")
     return values
 
 
 def header(kind: str) -> dict[str, Any]:
-    """Return the metadata that every file carries."""
+    """Return the metadata that every file carries.
+
+    Parameters
+    ----------
+    kind
+        what the file holds, such as "model".
+    """
     return {"format": FORMAT, "format_version": FORMAT_VERSION, "kind": kind}
 
 
 def check_writable(folder: Path) -> None:
-    """Find out before hours of training that a result could not be written."""
+    """Find out before hours of training that a result could not be written.
+
+    Parameters
+    ----------
+    folder
+        where the result will go; it need not exist yet.
+    """
     probe = folder / ".writable"
     existed = folder.exists()
     write_atomically(probe, b"")

@@ -14,7 +14,13 @@ Array = NDArray[np.float64]
 
 
 def is_frame(x: Any) -> bool:
-    """Whether this is a data frame; one that is still to be computed is refused."""
+    """Return whether this is a data frame; a lazy one, which holds no rows yet, is refused.
+
+    Parameters
+    ----------
+    x
+        whatever a user passed as rows.
+    """
     if nw.dependencies.is_into_dataframe(x):
         return True
     if isinstance(nw.from_native(x, pass_through=True), nw.LazyFrame):
@@ -23,7 +29,13 @@ def is_frame(x: Any) -> bool:
 
 
 def column_labels(frame: Any) -> dict[str, Hashable]:
-    """Names of the columns, and the labels they have in the frame: pandas allows any."""
+    """Return the names of the columns with the labels they have in the frame: pandas allows any.
+
+    Parameters
+    ----------
+    frame
+        a pandas, polars or Arrow table, or another that narwhals knows.
+    """
     native = nw.to_native(frame, pass_through=True)
     arrow = nw.dependencies.is_pyarrow_table(native)
     labels = native.column_names if arrow else list(native.columns)
@@ -34,7 +46,22 @@ def column_labels(frame: Any) -> dict[str, Hashable]:
 
 
 def frame_columns(frame: Any, wanted: Sequence[str] | None = None) -> tuple[list[str], Array]:
-    """Names and numbers [B, D] of a frame, or of the columns of a model in its own order."""
+    """Return names and numbers of a frame's columns.
+
+    Parameters
+    ----------
+    frame
+        a pandas, polars or Arrow table, or another that narwhals knows.
+    wanted
+        the columns of a model, matched by name and given in their order; without any, all.
+
+    Returns
+    -------
+    names : list of str
+        names of the columns.
+    values : array [B, D]
+        their values, float64 and not missing.
+    """
     names = list(column_labels(frame))
     table = nw.from_native(frame, eager_only=True)
     chosen = names if wanted is None else [names[place] for place in places(names, wanted)]
@@ -77,13 +104,27 @@ def column_numbers(
 
 
 def as_frame(columns: Mapping[Any, Any], like: Any) -> Any:
-    """A frame of the same kind as another."""
+    """Return columns as a frame of the same kind as another.
+
+    Parameters
+    ----------
+    columns
+        values by label.
+    like
+        the other frame.
+    """
     implementation = nw.get_native_namespace(nw.from_native(like, eager_only=True))
     return nw.from_dict(dict(columns), backend=implementation.__name__).to_native()
 
 
 def empty_frame(like: Any) -> Any:
-    """A frame of the same kind and labels without rows, and without the memory of the other's."""
+    """Return a frame of the same kind and labels without rows, and without the other's memory.
+
+    Parameters
+    ----------
+    like
+        the other frame.
+    """
     return as_frame({label: np.empty(0) for label in column_labels(like).values()}, like)
 
 
@@ -106,7 +147,13 @@ def _example(series: Any) -> str:
 
 
 def is_number(text: str) -> bool:
-    """Whether a text can be read as a number."""
+    """Return whether a text can be read as a number.
+
+    Parameters
+    ----------
+    text
+        a cell or a heading.
+    """
     try:
         float(text)
     except ValueError:

@@ -18,7 +18,24 @@ STANDARDISATION = ("shift", "scale", "slopes")
 
 
 def to_current(tensors: Tensors, metadata: Metadata, version: int) -> tuple[Tensors, Metadata]:
-    """Bring the content of a file to the present format, one version after the other."""
+    """Bring the content of a file to the present format, one version after the other.
+
+    Parameters
+    ----------
+    tensors
+        the tensors by name.
+    metadata
+        what the file says about itself.
+    version
+        the format version that the file has.
+
+    Returns
+    -------
+    tensors : dict of tensor
+        the tensors under their present names.
+    metadata : dict
+        the metadata under its present keys.
+    """
     for known in sorted(MIGRATIONS):
         if version <= known:
             tensors, metadata = MIGRATIONS[known](tensors, metadata)

@@ -10,7 +10,13 @@ class TableError(AemError, ValueError):
 
 
 def unnamed(features: int) -> list[str]:
-    """Names of columns that have none."""
+    """Return the names of columns that have none: x1, x2 and so on.
+
+    Parameters
+    ----------
+    features
+        D, the number of columns.
+    """
     return [f"x{i + 1}" for i in range(features)]
 
 
@@ -49,6 +55,12 @@ def places(names: Sequence[str], wanted: Sequence[str], what: str = "the data") 
 
 
 def listed(names: Sequence[str]) -> str:
-    """Quote names for a message: 'a', 'b', … and no more than eight."""
+    """Quote names for a message: 'a', 'b', … and no more than eight.
+
+    Parameters
+    ----------
+    names
+        one name at least.
+    """
     shown = ", ".join(f"'{name}'" for name in names[:8])
     return shown + (", …" if len(names) > 8 else "")

@@ -25,5 +25,11 @@ RowsAsJson = Annotated[
 
 
 def seed_option(help_text: str) -> Any:
-    """A seed of anything drawn at random."""
+    """Return the command-line option for a seed.
+
+    Parameters
+    ----------
+    help_text
+        what is drawn at random, for the help.
+    """
     return typer.Option(help=help_text, min=0, max=SEEDS - 1, metavar="<int>")

@@ -15,7 +15,13 @@ from aem.base.threads import get_threads
 
 
 def device_name(device: torch.device) -> str:
-    """The device in words, as a reader of a table wants it."""
+    """Return the device in words, as a reader of a table wants it.
+
+    Parameters
+    ----------
+    device
+        where the work was done.
+    """
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"CPU, {get_threads()} threads, {platform.machine()}"
@@ -58,7 +64,17 @@ def _program(program: str) -> list[str]:
 
 
 def provenance(config: Any, seed: int, device: torch.device) -> dict[str, Any]:
-    """The fields every result file carries."""
+    """Return the fields that every result file carries.
+
+    Parameters
+    ----------
+    config
+        the settings, a dataclass.
+    seed
+        of the run.
+    device
+        where it ran.
+    """
     return {
         "command": command_line(),
         "config": to_mapping(config),

@@ -20,7 +20,15 @@ _here = threading.local()
 
 @contextmanager
 def drawing_from(seed: int, device: str | torch.device = "cpu") -> Iterator[None]:
-    """What this thread draws on the device depends on the seed alone."""
+    """Let what this thread draws on a device depend on a seed alone, for the time of the context.
+
+    Parameters
+    ----------
+    seed
+        of the stream.
+    device
+        where it draws; streams of other devices are left alone.
+    """
     before = getattr(_here, "generator", None)
     _here.generator = torch.Generator(device).manual_seed(seed)
     try:
@@ -31,9 +39,14 @@ def drawing_from(seed: int, device: str | torch.device = "cpu") -> Iterator[None
 
 @contextmanager
 def seeded(seed: int | None, device: torch.device) -> Iterator[None]:
-    """Within, PyTorch's stream begins at the seed; afterwards it goes on where it was.
+    """Let PyTorch's stream begin at a seed; afterwards it goes on where it was.
 
-    Without a seed it is left alone.
+    Parameters
+    ----------
+    seed
+        of the stream; None leaves it alone.
+    device
+        whose stream is meant besides the CPU's.
     """
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices, enabled=seed is not None):
@@ -43,32 +56,72 @@ def seeded(seed: int | None, device: torch.device) -> Iterator[None]:
 
 
 def generator(device: str = "cpu") -> torch.Generator | None:
-    """The stream this thread draws from on such a device; None is PyTorch's own."""
+    """Return the stream that this thread draws from on a device; None is PyTorch's own.
+
+    Parameters
+    ----------
+    device
+        "cpu" or "cuda".
+    """
     own: torch.Generator | None = getattr(_here, "generator", None)
     return own if own is not None and own.device.type == device else None
 
 
 def seeds(count: int) -> list[int]:
-    """Seeds of so many streams, from the present one."""
+    """Draw seeds for so many streams from the present one.
+
+    Parameters
+    ----------
+    count
+        how many seeds, one per stream.
+    """
     drawn: list[int] = torch.randint(2**62, (count,), generator=generator()).tolist()
     return drawn
 
 
 def uniforms(shape: Sequence[int], like: Tensor) -> Float[Tensor, "..."]:
-    """Uniforms on [0, 1) of a tensor's type, on its device."""
+    """Draw uniforms on [0, 1) from the present stream.
+
+    Parameters
+    ----------
+    shape
+        of the result.
+    like
+        a tensor of the type and device that they will have.
+    """
     own = generator(like.device.type)
     return torch.rand(tuple(shape), dtype=like.dtype, device=like.device, generator=own)
 
 
 def some_rows(rows: NDArray[np.float64], most: int, seed: int = 0) -> NDArray[np.float64]:
-    """At most so many rows, drawn without replacement, or all of them as they are."""
+    """Draw rows without replacement; all of them come back as they are if there are no more.
+
+    Parameters
+    ----------
+    rows
+        rows [B, D].
+    most
+        how many rows are drawn, at most.
+    seed
+        of the draw.
+    """
     if len(rows) <= most:
         return rows
     return rows[np.random.default_rng(seed).choice(len(rows), most, replace=False)]
 
 
 def dropout(t: Float[Tensor, "*B"], rate: float, *, training: bool) -> Float[Tensor, "*B"]:
-    """`torch.nn.functional.dropout`, which knows no stream but PyTorch's own."""
+    """Apply dropout from the present stream; PyTorch's own function knows no stream but PyTorch's.
+
+    Parameters
+    ----------
+    t
+        activations of a layer, of any shape.
+    rate
+        the share of them that is left out.
+    training
+        whether any is; in evaluation the activations come back as they are.
+    """
     own = generator(t.device.type)
     if own is None or not training or not rate:
         return torch.nn.functional.dropout(t, rate, training)

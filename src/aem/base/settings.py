@@ -30,10 +30,14 @@ class Range:
 
     Parameters
     ----------
-    at_least, above
-        the lowest number, or one that it must exceed.
-    at_most, below
-        the highest number, or one that it must stay below.
+    at_least
+        the lowest number.
+    above
+        a number that it must exceed.
+    at_most
+        the highest number.
+    below
+        a number that it must stay below.
     """
 
     at_least: float | None = None
@@ -42,7 +46,13 @@ class Range:
     below: float | None = None
 
     def holds(self, value: Any) -> bool:
-        """Whether a number, or each of several, lies within; nothing at all does."""
+        """Return whether a number, or each of several, lies within; None does.
+
+        Parameters
+        ----------
+        value
+            a number, a tuple of numbers, or None.
+        """
         if value is None:
             return True
         if isinstance(value, tuple):
@@ -100,7 +110,15 @@ def setting(
 
 
 def help_of(cls: type[Any], name: str) -> str:
-    """What a setting is for."""
+    """Return what a setting is for.
+
+    Parameters
+    ----------
+    cls
+        a dataclass of settings.
+    name
+        of the setting.
+    """
     field = next(field for field in dataclasses.fields(cls) if field.name == name)
     return str(field.metadata["help"])
 
@@ -108,7 +126,8 @@ def help_of(cls: type[Any], name: str) -> str:
 class Settings:
     """Base of all dataclasses of settings: types and ranges are checked wherever one is made.
 
-    A subclass that settings depend on each other in checks that in its own `__post_init__`, after this.
+    A subclass whose settings depend on each other checks that in its own `__post_init__`, after
+    this.
     """
 
     def __post_init__(self) -> None:
@@ -133,9 +152,19 @@ def _types(cls: type[Any]) -> dict[str, Any]:
 
 
 def from_mapping(cls: type[T], values: Mapping[str, Any], where: str = "") -> T:
-    """Build a configuration dataclass, refusing unknown keys and values of the wrong type.
+    """Build a dataclass of settings, refusing unknown keys and values of the wrong type.
 
-    Keys in the `REMOVED` of the dataclass are read over, if they have the value that is named there.
+    Keys in the `REMOVED` of the dataclass are read over, if they have the value that is named
+    there.
+
+    Parameters
+    ----------
+    cls
+        the dataclass of settings to build.
+    values
+        settings by name, as TOML or JSON hold them.
+    where
+        what stands before each key in messages, such as "train.".
     """
     fields = _types(cls)
     removed: Mapping[str, Any] = getattr(cls, "REMOVED", {})
@@ -194,7 +223,13 @@ def _convert(kind: Any, value: Any, path: str) -> Any:
 
 
 def to_mapping(config: Any) -> dict[str, Any]:
-    """The configuration as plain nested dictionaries."""
+    """Return settings as plain nested dictionaries.
+
+    Parameters
+    ----------
+    config
+        a dataclass of settings.
+    """
     return dataclasses.asdict(config)
 
 
@@ -202,6 +237,13 @@ def completed(config: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of the kind of `config` as a file holds them, to compare them with its own.
 
     What the file does not mention was no setting when it was written: it has its default.
+
+    Parameters
+    ----------
+    config
+        a dataclass of settings, which says what there is to be set.
+    values
+        what the file holds.
     """
     kept = dict(values)
     for field in dataclasses.fields(config):
@@ -216,7 +258,19 @@ def completed(config: Any, values: Mapping[str, Any]) -> dict[str, Any]:
 def refuse_other(
     place: Path, found: Mapping[str, Any], wanted: Mapping[str, Any], section: str = ""
 ) -> None:
-    """Refuse to go on where a run of other settings was begun."""
+    """Refuse to go on where a run of other settings was begun.
+
+    Parameters
+    ----------
+    place
+        file or folder of that run, for the message.
+    found
+        its settings.
+    wanted
+        the settings of this run; others of `found` do not matter.
+    section
+        what stands before each key in the message, such as "train.".
+    """
     for key, value in wanted.items():
         if found.get(key) != value:
             raise AemError(
@@ -226,7 +280,15 @@ def refuse_other(
 
 
 def merge(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested dictionaries, the second laid over the first."""
+    """Return nested dictionaries, the second laid over the first.
+
+    Parameters
+    ----------
+    base
+        the values where the second has none.
+    override
+        the values that count.
+    """
     merged = dict(base)
     for key, value in override.items():
         below = merged.get(key)
@@ -237,7 +299,13 @@ def merge(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Read a TOML file, or say what is wrong with it."""
+    """Read a TOML file, or say what is wrong with it.
+
+    Parameters
+    ----------
+    path
+        the settings file that the user named.
+    """
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -247,7 +315,13 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def parse_assignment(text: str) -> dict[str, Any]:
-    """`train.steps=100` as {"train": {"steps": 100}}; the value is TOML, or else plain text."""
+    """Read `train.steps=100` as {"train": {"steps": 100}}.
+
+    Parameters
+    ----------
+    text
+        key and value; the value is TOML, or else plain text.
+    """
     key, separator, raw = text.partition("=")
     if not separator or not key.strip():
         raise AemError(f"'{text}' is not of the form section.key=value")
@@ -262,7 +336,13 @@ def parse_assignment(text: str) -> dict[str, Any]:
 
 
 def to_toml(config: Any) -> str:
-    """The configuration as TOML that can be read back; JSON's values are TOML's, table by table."""
+    """Return settings as TOML that can be read back; JSON's values are TOML's, table by table.
+
+    Parameters
+    ----------
+    config
+        a dataclass of dataclasses of settings.
+    """
     lines: list[str] = []
     for section, values in to_mapping(config).items():
         lines.append(f"[{section}]")

@@ -42,9 +42,15 @@ _usual = 1  # PyTorch's own number of threads while there are such
 
 
 def set_threads(threads: int | None) -> None:
-    """Compute with so many threads; None for as many as suit the machine.
+    """Choose how many threads compute.
 
     This overrules the environment variable AEM_THREADS, which overrules what suits the machine.
+    Results do not depend on the number of threads.
+
+    Parameters
+    ----------
+    threads
+        how many, at least one; None for as many as suit the machine.
     """
     if threads is not None and threads < 1:
         raise AemError(f"the number of threads must be at least 1, not {threads}")
@@ -53,7 +59,7 @@ def set_threads(threads: int | None) -> None:
 
 
 def get_threads() -> int:
-    """How many threads compute.
+    """Return how many threads compute.
 
     Unless told otherwise, as many as PyTorch would use (`torch.set_num_threads`), but no more than
     the processors this process may run on and the share of them that its container has.
@@ -71,7 +77,7 @@ def get_threads() -> int:
 
 
 def available() -> int:
-    """The processors this process may use, of which a container may have been given a share."""
+    """Return how many processors this process may use, of which a container may have a share."""
     affinity = getattr(os, "sched_getaffinity", None)  # not on every system
     processors = len(affinity(0)) if affinity else os.cpu_count() or 1
     return max(math.ceil(min(processors, container_quota())), 1)
@@ -81,7 +87,15 @@ def available() -> int:
 def container_quota(
     groups: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")
 ) -> float:
-    """How many processors' time the control groups of this process allow; infinity for no limit."""
+    """Return how many processors' time control groups allow; infinity for no limit.
+
+    Parameters
+    ----------
+    groups
+        the file that names the groups of this process.
+    root
+        the folder of all groups.
+    """
     try:
         lines = groups.read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -166,10 +180,16 @@ def libraries_alone() -> Iterator[None]:
 def spread(
     function: Callable[[Item], Result], items: Iterable[Item], *, device: str = "cpu"
 ) -> Iterator[Result]:
-    """What the function makes of each item, in the items' order; each item has one thread.
+    """Yield what a function makes of each item, in the items' order; each item has one thread.
 
-    A GPU has its own ways to be busy: for its work, as for work that is itself part of an item,
-    items come one after the other. Gradients are recorded where they are for the caller.
+    Parameters
+    ----------
+    function
+        what is done with an item.
+    items
+        may be endless: only a few are taken ahead.
+    device
+        where the work is done: only a CPU's is shared between threads.
     """
     if device != "cpu":
         yield from map(function, items)

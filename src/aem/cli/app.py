@@ -64,7 +64,13 @@ class Commands(TyperGroup):
 
 @cache
 def load(name: str) -> Any:
-    """Import a command: a module's function of that name with its EPILOG, or its `app`."""
+    """Import a command: a module's function of that name with its EPILOG, or its `app`.
+
+    Parameters
+    ----------
+    name
+        of the command, a key of the table above.
+    """
     from aem.cli.threads import give_threads
 
     module = import_module(COMMANDS[name][0])
@@ -111,7 +117,13 @@ def root(
 
 
 def flowing(text: str) -> str:
-    """Text without the line breaks of its source: a terminal has its own width."""
+    """Return text without the line breaks of its source: a terminal has its own width.
+
+    Parameters
+    ----------
+    text
+        paragraphs with empty lines between them.
+    """
     return "\n\n".join(" ".join(part.split()) for part in inspect.cleandoc(text).split("\n\n"))
 
 

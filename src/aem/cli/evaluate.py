@@ -103,7 +103,15 @@ def evaluate(
 
 
 def as_record(result: SideBySide, limit: float | None = None) -> dict[str, Any]:
-    """The evaluation as JSON can hold it: what is not finite becomes null."""
+    """Return the evaluation as JSON can hold it: what is not finite becomes null.
+
+    Parameters
+    ----------
+    result
+        all scores of the rows.
+    limit
+        the best possible mean log density, where it is known.
+    """
     settled = result.settled
     record: dict[str, Any] = {
         "rows": result.quadrature.rows,
@@ -187,7 +195,15 @@ def _show(result: SideBySide, title: str, limit: float | None) -> None:
 
 
 def sentences(result: SideBySide, limit: float | None = None) -> list[str]:
-    """What the numbers need to be understood."""
+    """Return what the numbers need to be understood, as sentences.
+
+    Parameters
+    ----------
+    result
+        all scores of the rows.
+    limit
+        the best possible mean log density, where it is known.
+    """
     settled = result.settled
     change = (
         f"by {settled.moved:.1e} nats when the nodes rose from {settled.nodes[0]:,.0f} to"

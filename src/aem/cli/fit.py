@@ -92,7 +92,17 @@ def fit(
 
 
 def sentences(table: TableModel, out: Path, seconds: float) -> list[str]:
-    """What was done, for a person."""
+    """Return what was done as sentences, for a person.
+
+    Parameters
+    ----------
+    table
+        the fitted model.
+    out
+        the file it was written to.
+    seconds
+        how long the fit took.
+    """
     about = table.about
     lines = [
         f"Fitted {about['rows']:,} rows × {len(table.columns)} columns in {seconds:.1f} s; "

@@ -15,19 +15,50 @@ WRITTEN = (".csv", ".tsv", ".parquet", ".json")
 
 
 def load_any_model(path: Path, device: str) -> TableModel | TableEnsemble:
-    """The model or ensemble in a file."""
+    """Load the model or ensemble in a file.
+
+    Parameters
+    ----------
+    path
+        what the user named; standard input is refused.
+    device
+        "auto", "cpu" or "cuda".
+    """
     return load_table(_file(path), choose_device(device))
 
 
 def load_table_model(path: Path, device: str) -> TableModel:
-    """The one model in a file, for what asks about its conditionals."""
+    """Load the one model in a file, for what asks about its conditionals.
+
+    Parameters
+    ----------
+    path
+        what the user named; standard input and ensembles are refused.
+    device
+        "auto", "cpu" or "cuda".
+    """
     return load_single(_file(path), choose_device(device))
 
 
 def left_out_of(
     table: TableModel | TableEnsemble, drop: Sequence[str] | None
 ) -> tuple[Sequence[str], Sequence[str]]:
-    """Columns to leave out: those a user names, which must be there, and those left out of the fit."""
+    """Return which columns of an input to leave out.
+
+    Parameters
+    ----------
+    table
+        the model, which knows what was left out of its fit.
+    drop
+        columns that the user names.
+
+    Returns
+    -------
+    drop : sequence of str
+        what the user named, which must be there.
+    ignore : list of str
+        what was left out of the fit, which may be there.
+    """
     asked = drop or ()
     known = table.about.get("dropped") or ()
     return asked, [name for name in known if name not in asked]
@@ -40,7 +71,15 @@ def _file(path: Path) -> Path:
 
 
 def check_output(out: str, *inputs: str | Path) -> None:
-    """Refuse a name no table can be written to."""
+    """Refuse a name that no table can be written to, before the work begins.
+
+    Parameters
+    ----------
+    out
+        the file's name, or `STANDARD`.
+    inputs
+        the files that the command reads.
+    """
     if out == STANDARD:
         return
     if Path(out).suffix.lower() not in WRITTEN:
@@ -49,7 +88,15 @@ def check_output(out: str, *inputs: str | Path) -> None:
 
 
 def check_place(path: Path, *inputs: str | Path) -> None:
-    """Refuse a place where no file can be, or where an input is, without making anything yet."""
+    """Refuse a place where no file can be, or where an input is, without making anything yet.
+
+    Parameters
+    ----------
+    path
+        the file to write.
+    inputs
+        the files that the command reads.
+    """
     if os.path.isdir(path):
         raise AemError(f"{path} is a folder, not a file to write to")
     if os.path.exists(path) and not os.path.isfile(path):

@@ -26,7 +26,19 @@ def read_input(
     drop: Sequence[str] = (),
     ignore: Sequence[str] = (),
 ) -> NamedRows:
-    """Read a table from a file or from standard input, as `aem.tables.reading.read_rows` does."""
+    """Read a table from a file or from standard input, as `aem.tables.reading.read_rows` does.
+
+    Parameters
+    ----------
+    source
+        the file's name, or `STANDARD`.
+    wanted
+        the columns of a model, matched by name and given in their order; without any, all columns.
+    drop
+        columns to leave out, which must be there.
+    ignore
+        columns to leave out if they are there.
+    """
     what = "standard input" if source == STANDARD else source
     rows = named_rows(_read(source, wanted or ()), what, wanted, drop, ignore)
     if rows.headless:
@@ -52,7 +64,17 @@ def _read(source: str, known: Sequence[str]) -> RawTable:
 
 
 def write_columns(out: str, columns: Mapping[str, Any], *, as_json: bool = False) -> None:
-    """Write a table whole or not at all; to standard output as CSV, or as JSON if asked to."""
+    """Write a table whole or not at all.
+
+    Parameters
+    ----------
+    out
+        the file, whose extension decides the kind, or `STANDARD`.
+    columns
+        values by name, equally many of each.
+    as_json
+        whether standard output gets JSON rather than CSV.
+    """
     kind = Path(out).suffix.lower() if out != STANDARD else ".json" if as_json else ".csv"
     write(out, _encoded(columns, kind))
 

@@ -22,7 +22,13 @@ Threads = Annotated[
 
 
 def give_threads(app: typer.Typer) -> None:
-    """Give the option to all commands of a program."""
+    """Give the option `--threads` to all commands of a program.
+
+    Parameters
+    ----------
+    app
+        the program; its groups of commands are included.
+    """
     for command in app.registered_commands:
         assert command.callback is not None
         command.callback = _with_threads(command.callback)

@@ -38,30 +38,67 @@ LITERAL_REACH = (
 
 @dataclass(frozen=True)
 class Conditionals:
-    """Proposals and energies of a batch `*B` (usually [B, D], or flat [N])."""
+    """Proposals and energies of a batch `*B` (usually [B, D], or flat [N]), in standardised units.
+
+    Parameters
+    ----------
+    proposal
+        q(x_d) of each conditional.
+    projected
+        context vectors γ after the context's share of the energy network's first layer.
+    frequencies
+        Fourier frequencies of each conditional's column; F may be zero.
+    energy
+        the energy network, shared by all conditionals.
+    form
+        "relative" for energies measured against the proposal and capped by it, "literal" for the
+        paper's.
+    bound
+        the most that log p̃ of a literal energy may be; None for no bound.
+    """
 
     proposal: Proposal
-    projected: Float[Tensor, "*B H"]  # γ through the energy network's first layer
+    projected: Float[Tensor, "*B H"]
     frequencies: Float[Tensor, "*#B F"]
     energy: EnergyNetwork
     form: EnergyForm
-    bound: float | None = 0.0  # of a literal log p̃; None for none
+    bound: float | None = 0.0
 
     def reach(self, dtype: torch.dtype) -> float:
-        """How far out the network tells values apart."""
+        """Return how far from zero the network still tells values apart.
+
+        Parameters
+        ----------
+        dtype
+            the type that values have.
+        """
         if self.form == "relative":
             return REACH
         largest: float = torch.finfo(dtype).max ** 0.25
         return min(LITERAL_REACH, largest)
 
     def network(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
-        """f, what the energy network says at each node."""
+        """Return f, the output of the energy network, at each node.
+
+        Parameters
+        ----------
+        x
+            S nodes of each conditional.
+        """
         reach = self.reach(x.dtype)
         x = x.clamp(-reach, reach)
         return self.energy.at(x, self.frequencies, self.projected)
 
     def negative_energy(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
-        """From f to log p̃, without log q in either form: at most zero, or what bounds a literal one."""
+        """Return what the energy contributes to log p̃ at each node, without log q.
+
+        It is at most zero, or the bound of a literal energy.
+
+        Parameters
+        ----------
+        x
+            S nodes of each conditional.
+        """
         f = self.network(x)
         if self.form == "relative":
             s = softplus(f)
@@ -71,7 +108,13 @@ class Conditionals:
         return self.bound - softplus(f) if self.bound else -softplus(f)
 
     def log_weight(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
-        """log p̃ − log q at each node; constant with respect to the proposal's parameters."""
+        """Return log p̃ − log q at each node; no gradient reaches the proposal's parameters.
+
+        Parameters
+        ----------
+        x
+            S nodes of each conditional.
+        """
         if self.form == "relative":
             return self.negative_energy(x)
         with torch.no_grad():
@@ -80,7 +123,13 @@ class Conditionals:
         return (self.negative_energy(x) - log_q).masked_fill(log_q.isneginf(), -torch.inf)
 
     def log_unnormalized(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
-        """log p̃ at each node; −inf beyond a proposal's bounds, whatever the form."""
+        """Return log p̃ at each node; −inf beyond a proposal's bounds, whatever the form.
+
+        Parameters
+        ----------
+        x
+            S nodes of each conditional.
+        """
         log_q = self.proposal.log_prob(x)
         negative_energy = self.negative_energy(x)
         if self.form == "relative":
@@ -91,14 +140,20 @@ class Conditionals:
 
     @property
     def highest_frequency(self) -> Float[Tensor, "*B"]:
-        """Of the waves the network has of x, per conditional; zero where it has none."""
+        """The highest Fourier frequency of each conditional; zero where there is none."""
         like = self.projected[..., 0]
         if not self.frequencies.shape[-1]:
             return torch.zeros_like(like)
         return self.frequencies.amax(-1).expand(like.shape)
 
     def select(self, index: Int[Tensor, " P"]) -> "Conditionals":
-        """Some conditionals of a flat batch."""
+        """Return some conditionals of a flat batch.
+
+        Parameters
+        ----------
+        index
+            numbers of the conditionals; one may be named more than once.
+        """
         return replace(
             self,
             proposal=self.proposal.select(index),
@@ -107,7 +162,7 @@ class Conditionals:
         )
 
     def double(self) -> "Conditionals":
-        """The same in float64."""
+        """Return the conditionals in float64, with a copy of the energy network."""
         if self.projected.dtype == torch.float64:
             return self
         return replace(
@@ -119,11 +174,11 @@ class Conditionals:
         )
 
     def with_single_energy(self) -> "Conditionals":
-        """The same, its energies by float32 arithmetic, which is faster."""
+        """Return the conditionals with energies by float32 arithmetic, which is faster."""
         return replace(self, energy=copy.deepcopy(self.energy).float())
 
     def flatten(self) -> "Conditionals":
-        """One batch axis, for algorithms that treat each conditional on its own."""
+        """Return the conditionals with one batch axis, for algorithms that treat each on its own."""
         shape = self.projected.shape[:-1]
         frequencies = self.frequencies.expand(*shape, self.frequencies.shape[-1])
         return replace(
@@ -135,7 +190,13 @@ class Conditionals:
 
 
 def representatives(groups: Int[Tensor, " B"]) -> Int[Tensor, " G"]:
-    """One row of each group."""
+    """Return the number of one row of each group.
+
+    Parameters
+    ----------
+    groups
+        the number of each row's group; groups are numbered from zero without gaps.
+    """
     rows = torch.arange(len(groups), device=groups.device)
     count = int(groups.max()) + 1 if len(groups) else 0
     return rows.new_zeros(count).scatter_(0, groups.flip(0), rows.flip(0))

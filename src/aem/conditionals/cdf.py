@@ -44,18 +44,40 @@ def _antiderivative(
 
 @dataclass(frozen=True)
 class PanelCDF:
-    """The CDFs of N conditionals as piecewise polynomials in their coordinates."""
+    """The CDFs of N conditionals as piecewise polynomials in their coordinates.
+
+    Parameters
+    ----------
+    coordinates
+        the coordinates t of the conditionals.
+    panels
+        the panels of all conditionals, ordered by conditional and by t.
+    first
+        where each conditional's panels begin.
+    count
+        how many panels each conditional has.
+    below
+        mass of a conditional's earlier panels, as a share of Z.
+    total
+        the integral over all panels of each conditional.
+    """
 
     coordinates: Coordinates
     panels: Panels
-    first: Int[Tensor, " N"]  # where each problem's panels begin
+    first: Int[Tensor, " N"]
     count: Int[Tensor, " N"]
-    below: Float[Tensor, " P"]  # mass of the problem's earlier panels, as a share of Z
+    below: Float[Tensor, " P"]
     total: Float[Tensor, " N"]
 
     @classmethod
     def of(cls, normalizer: Normalizer) -> "PanelCDF":
-        """From a normaliser that kept its panels."""
+        """Make the CDFs from normalisers that kept their panels.
+
+        Parameters
+        ----------
+        normalizer
+            what `normalizer(…, keep_panels=True)` returned.
+        """
         if normalizer.panels is None:
             raise AemError("a CDF needs a normaliser that kept its panels")
         panels = normalizer.panels
@@ -97,7 +119,15 @@ class PanelCDF:
     def at_coordinate(
         self, t: Float[Tensor, " Q"], problem: Int[Tensor, " Q"]
     ) -> Float[Tensor, " Q"]:
-        """F at t of the given problems."""
+        """Return F at coordinates of conditionals.
+
+        Parameters
+        ----------
+        t
+            Q coordinates, of any of the N conditionals.
+        problem
+            the number of the conditional that each belongs to.
+        """
         panel = self._panel(self.panels.start, t, problem)
         start, end = self.panels.start[panel], self.panels.end[panel]
         s = ((2 * t - start - end) / (end - start)).clamp(-1, 1)
@@ -105,20 +135,40 @@ class PanelCDF:
         return (self.below[panel] + part).clamp(0, 1)
 
     def cdf(self, x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
-        """F(x) of each conditional."""
+        """Return F(x) of each conditional.
+
+        Parameters
+        ----------
+        x
+            S standardised values of each of the N conditionals.
+        """
         t = self.coordinates.coordinate(x)
         problem = torch.arange(len(x), device=x.device).repeat_interleave(x.shape[1])
         return self.at_coordinate(t.reshape(-1), problem).reshape(x.shape)
 
     def icdf(self, p: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
-        """F⁻¹(p) of each conditional."""
+        """Return F⁻¹(p) of each conditional, in standardised units.
+
+        Parameters
+        ----------
+        p
+            S probabilities of each of the N conditionals, in [0, 1].
+        """
         problem = torch.arange(len(p), device=p.device).repeat_interleave(p.shape[1])
         return self.coordinates.point(self.coordinate_at(p.reshape(-1), problem).reshape(p.shape))
 
     def coordinate_at(
         self, p: Float[Tensor, " Q"], problem: Int[Tensor, " Q"]
     ) -> Float[Tensor, " Q"]:
-        """t where F = p: the panel by its mass below, then Newton's method kept inside a bracket."""
+        """Return t where F = p: the panel by its mass below, then Newton's method inside a bracket.
+
+        Parameters
+        ----------
+        p
+            Q probabilities in [0, 1].
+        problem
+            the number of the conditional that each belongs to.
+        """
         panel = self._panel(self.below, p, problem)
         coefficients = self._coefficients(panel)
         target = p - self.below[panel]

@@ -19,11 +19,38 @@ GRADED = 12  # halvings of the outermost panels for moments: x is unbounded ther
 class Conditional:
     """p(x_d | x_<d) of one column, for a batch `*B` of rows (none for a single row), in data units.
 
-    A grid or levels of shape [G] are for all rows, [*B, G] for each its own; results are [*B, G].
+    `AEMDistribution.conditionals` makes these. A grid or levels of shape [G] are for all rows,
+    [*B, G] for each its own; results are [*B, G]. Normalisers are computed when a number first
+    needs them, and kept.
 
-    >>> conditional = model().conditionals(row)[1]
-    >>> conditional.density(torch.linspace(-4, 4, 100))
-    >>> conditional.highest_density_regions(0.9)
+    Parameters
+    ----------
+    conditionals
+        the flat batch of N conditionals, standardised, in float64.
+    value
+        the value that each row has in the column, in the units of the data.
+    shift
+        where the column is centred for each row; differs between rows if columns are whitened.
+    scale
+        the unit of the standardised column, in the units of the data.
+    groups
+        a number per row; rows of one group share a conditional, which is integrated once.
+    shape
+        the batch shape `*B` of results; its product is N.
+    column
+        name of the column, for messages.
+    settings
+        how exactly normalisers are computed; here the tolerance is for this one column.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from aem import AEM, ModelConfig
+    >>> second = AEM(ModelConfig(features=2))().conditionals(torch.zeros(2))[1]
+    >>> second.cdf(second.quantile(torch.tensor([0.05, 0.95])))
+    tensor([0.0500, 0.9500], dtype=torch.float64)
+    >>> second.density(torch.linspace(-4, 4, 100)).shape
+    torch.Size([100])
     """
 
     def __init__(
@@ -70,7 +97,7 @@ class Conditional:
 
     @property
     def log_z(self) -> Float[Tensor, "*B"]:
-        """log Z against the proposal."""
+        """log Z, the logarithm of the normaliser relative to the proposal."""
         return self._normalizer.log_z[self._groups].reshape(self.shape)
 
     @property
@@ -80,25 +107,49 @@ class Conditional:
 
     @torch.no_grad()
     def log_density(self, grid: Float[Tensor, "*G"]) -> Float[Tensor, "*H"]:
-        """Log density at each point of the grid."""
+        """Return the log density at each point of a grid.
+
+        Parameters
+        ----------
+        grid
+            values of the column, [G] for all rows or [*B, G].
+        """
         z = self._standardised(grid)
         log_z = self._normalizer.log_z[self._groups]
         log_p = self._all.log_unnormalized(z) - log_z[:, None] - self._scale.log()
         return self._shaped(log_p)
 
     def density(self, grid: Float[Tensor, "*G"]) -> Float[Tensor, "*H"]:
-        """Density at each point of the grid."""
+        """Return the density at each point of a grid.
+
+        Parameters
+        ----------
+        grid
+            values of the column, [G] for all rows or [*B, G].
+        """
         return self.log_density(grid).exp()
 
     @torch.no_grad()
     def log_proposal(self, grid: Float[Tensor, "*G"]) -> Float[Tensor, "*H"]:
-        """Log density of the proposal."""
+        """Return the log density of the proposal at each point of a grid.
+
+        Parameters
+        ----------
+        grid
+            values of the column, [G] for all rows or [*B, G].
+        """
         z = self._standardised(grid)
         return self._shaped(self._all.proposal.log_prob(z) - self._scale.log())
 
     @torch.no_grad()
     def cdf(self, grid: Float[Tensor, "*G"]) -> Float[Tensor, "*H"]:
-        """Probability of lying below each point of the grid."""
+        """Return the probability of lying below each point of a grid.
+
+        Parameters
+        ----------
+        grid
+            values of the column, [G] for all rows or [*B, G].
+        """
         z = self._standardised(grid)
         t = self._cdf.coordinates.select(self._groups).coordinate(z)
         problem = self._groups.repeat_interleave(z.shape[1])
@@ -106,7 +157,13 @@ class Conditional:
 
     @torch.no_grad()
     def quantile(self, levels: Float[Tensor, "*G"]) -> Float[Tensor, "*H"]:
-        """The points with these probabilities below them."""
+        """Return the points with these probabilities below them.
+
+        Parameters
+        ----------
+        levels
+            probabilities in [0, 1], [G] for all rows or [*B, G].
+        """
         p = self._spread(levels)
         if not bool(((p >= 0) & (p <= 1)).all()):
             raise AemError("quantiles need levels between 0 and 1")
@@ -116,7 +173,7 @@ class Conditional:
         return self._shaped(self._shift[:, None] + self._scale * z)
 
     def pit(self) -> Float[Tensor, "*B"]:
-        """F(x_d | x_<d) of the rows' own values: uniform if the model is right."""
+        """Return F(x_d | x_<d) at the rows' own values, which is uniform if the model is right."""
         return self.cdf(self._value.reshape(*self.shape, 1))[..., 0]
 
     @cached_property
@@ -171,24 +228,34 @@ class Conditional:
 
     @torch.no_grad()
     def mean(self) -> Float[Tensor, "*B"]:
-        """Expectation; NaN where a heavy-tailed proposal leaves none."""
+        """Return the expectation, NaN where a heavy-tailed proposal leaves none."""
         own = self._moments[0][self._groups]
         return (self._shift + self._scale * own).reshape(self.shape)
 
     @torch.no_grad()
     def variance(self) -> Float[Tensor, "*B"]:
-        """Variance; infinite or NaN where a heavy-tailed proposal leaves none."""
+        """Return the variance, infinite or NaN where a heavy-tailed proposal leaves none."""
         return (self._scale.square() * self._moments[1])[self._groups].reshape(self.shape)
 
     def std(self) -> Float[Tensor, "*B"]:
-        """Standard deviation."""
+        """Return the standard deviation, the root of `variance`."""
         return self.variance().sqrt()
 
     @torch.no_grad()
     def highest_density_regions(self, mass: float) -> list[Float[Tensor, "I 2"]]:
-        """For each row the smallest set with this probability, as intervals [low, high] in order.
+        """Return for each row the smallest set of values with this probability.
 
         A conditional with several modes has several intervals.
+
+        Parameters
+        ----------
+        mass
+            the probability, between 0 and 1: 0.9 for a 90 % region.
+
+        Returns
+        -------
+        list of tensor [I, 2]
+            one tensor per row: its intervals [low, high] in rising order, in the units of the data.
         """
         if not 0 < mass < 1:
             raise AemError(f"the mass of a region must lie between 0 and 1, not {mass}")

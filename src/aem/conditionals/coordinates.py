@@ -46,8 +46,12 @@ LONGEST_DECAY = 2.0**20
 class Coordinates(ABC):
     """x ↔ t for a flat batch of conditionals, and p̃(x) dx as a weight against a known measure.
 
-    A subclass says where t runs. Unless it says otherwise the measure is length in t and the weight is
-    that of the energy.
+    `coordinates_for` chooses between the three kinds there are.
+
+    Parameters
+    ----------
+    conditionals
+        a flat batch, whose coordinates these are.
     """
 
     conditionals: Conditionals
@@ -56,39 +60,97 @@ class Coordinates(ABC):
 
     @abstractmethod
     def edges(self) -> Float[Tensor, " E"]:
-        """Where the first panels meet."""
+        """Return the t where the first panels meet, the same for all conditionals."""
 
     @abstractmethod
     def point(self, t: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
-        """x at t, increasing."""
+        """Return x at t, which increases with t.
+
+        Parameters
+        ----------
+        t
+            S coordinates of each conditional.
+        """
 
     @abstractmethod
     def coordinate(self, x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
-        """t at x."""
+        """Return t at x.
+
+        Parameters
+        ----------
+        x
+            S standardised values of each conditional.
+        """
 
     def log_weight(self, t: Float[Tensor, "N S"], x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
-        """log of p̃(x) dx over the measure, given x at t."""
+        """Return the log of p̃(x) dx over the measure.
+
+        Parameters
+        ----------
+        t
+            S coordinates of each conditional.
+        x
+            the values at t.
+        """
         return self.conditionals.log_weight(x)
 
     def measure(self, t: Float[Tensor, "N S"], x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
-        """The measure's density in t."""
+        """Return the density of the measure in t.
+
+        Parameters
+        ----------
+        t
+            S coordinates of each conditional.
+        x
+            the values at t.
+        """
         return torch.ones_like(t)
 
     def mass(self, start: Float[Tensor, " N"], end: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
-        """The measure between two points."""
+        """Return the measure between two coordinates of each conditional.
+
+        Parameters
+        ----------
+        start
+            the lower coordinate.
+        end
+            the upper coordinate.
+        """
         return end - start
 
     def select(self, index: Int[Tensor, " P"]) -> Self:
-        """The coordinates of some conditionals."""
+        """Return the coordinates of some conditionals.
+
+        Parameters
+        ----------
+        index
+            numbers of the conditionals; one may be named more than once.
+        """
         return replace(self, conditionals=self.conditionals.select(index))
 
     def joined(self, conditionals: Conditionals, parts: "Sequence[Coordinates]") -> "Coordinates":
-        """Those of conditionals whose parts, in their order, have such coordinates as these."""
+        """Return the coordinates of conditionals that were treated a share at a time.
+
+        Parameters
+        ----------
+        conditionals
+            all conditionals, in the order of the shares.
+        parts
+            the coordinates of each share.
+        """
         return replace(self, conditionals=conditionals)
 
 
 def coordinates_for(conditionals: Conditionals, panels: int = 8) -> Coordinates:
-    """The coordinate that covers all the mass a conditional can have; `panels` to start with."""
+    """Return the coordinates that cover all the mass a conditional can have.
+
+    Parameters
+    ----------
+    conditionals
+        a flat batch.
+    panels
+        how many panels a quadrature starts with.
+    """
     if conditionals.proposal.bounded:
         return BoundedChart(conditionals, panels)
     if conditionals.form == "relative":
@@ -97,11 +159,18 @@ def coordinates_for(conditionals: Conditionals, panels: int = 8) -> Coordinates:
 
 
 def unresolved(coordinates: Coordinates, x: Float[Tensor, "N S"]) -> Float[Tensor, " N"]:
-    """How much of what lies between a row of nodes the energy may hide there, 0 … 1.
+    """Return how much of what lies between a row of nodes the energy may hide there, from 0 to 1.
 
     An energy cannot vary faster than its highest frequency. Where neighbouring nodes lie further
     apart in x than it can resolve, as across the gap between two modes of the proposal, it may do
     anything in between without a node noticing.
+
+    Parameters
+    ----------
+    coordinates
+        the coordinates of the conditionals.
+    x
+        S neighbouring nodes of each conditional, rising.
     """
     highest = coordinates.conditionals.highest_frequency.clamp_min(SMOOTH)
     reach = coordinates.conditionals.reach(x.dtype)  # further out the energy is a constant
@@ -116,7 +185,15 @@ def _levels(lowest: float, pieces: int, like: Tensor) -> Float[Tensor, " R"]:
 
 @dataclass(frozen=True)
 class BoundedChart(Coordinates):
-    """t = F_q(x), for a proposal with bounds; the measure is the proposal, whose mass t is."""
+    """t = F_q(x), for a proposal with bounds; the measure is the proposal, whose mass t is.
+
+    Parameters
+    ----------
+    panels
+        how many panels a quadrature starts with.
+    conditionals
+        a flat batch whose proposals have bounds.
+    """
 
     panels: int
 
@@ -136,7 +213,13 @@ class BoundedChart(Coordinates):
 
 @dataclass(frozen=True)
 class LadderCoordinates(Coordinates):
-    """t runs evenly from rung to rung of a ladder of the proposal's quantiles."""
+    """Coordinates in which t runs evenly from rung to rung of a ladder of the proposal's quantiles.
+
+    Parameters
+    ----------
+    ladder
+        x as a piecewise linear function of t in [0, 1].
+    """
 
     ladder: Ladder
 
@@ -164,11 +247,28 @@ class LadderCoordinates(Coordinates):
 
 @dataclass(frozen=True)
 class LineChart(LadderCoordinates):
-    """x between quantiles of a mixture; the measure is the mixture."""
+    """x between quantiles of the proposal; the measure is the proposal.
+
+    Parameters
+    ----------
+    conditionals
+        a flat batch with relative energies.
+    ladder
+        x as a piecewise linear function of t.
+    """
 
     @classmethod
     def along(cls, conditionals: Conditionals, panels: int) -> "LineChart":
-        """Two panels for either tail, the others between equally spaced quantiles."""
+        """Make the coordinates of proposals without bounds.
+
+        Parameters
+        ----------
+        conditionals
+            a flat batch with relative energies.
+        panels
+            how many panels to start with: two for either tail, the others between equally spaced
+            quantiles.
+        """
         proposal = conditionals.proposal
         count = len(proposal.batch)
         outer = proposal.batch.new_tensor(OUTERMOST)
@@ -179,23 +279,39 @@ class LineChart(LadderCoordinates):
         return cls(conditionals, Ladder.through(torch.cat((low, high), -1), proposal))
 
     def measure(self, t: Float[Tensor, "N S"], x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
-        """q(x) dx/dt."""
+        """Return q(x) dx/dt, the proposal's density in t."""
         return self.conditionals.proposal.density(x) * self.ladder.slope(t)
 
     def mass(self, start: Float[Tensor, " N"], end: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
-        """What the proposal has between two points."""
+        """Return the proposal's mass between two coordinates."""
         return self.conditionals.proposal.mass(self.ladder.point(torch.stack((start, end), -1)))
 
 
 @dataclass(frozen=True)
 class TailedCoordinates(LadderCoordinates):
-    """Quantiles ε … 1 − ε on [0, 1], the left tail on [−1, 0], the right one on [1, 2]."""
+    """Quantiles ε … 1 − ε on [0, 1], the left tail on [−1, 0], the right one on [1, 2].
+
+    Parameters
+    ----------
+    conditionals
+        a flat batch with literal energies.
+    ladder
+        x as a piecewise linear function of t in [0, 1].
+    """
 
     comparable = False  # dx/dt jumps at the rungs, and p̃ has no bound relative to the proposal
 
     @classmethod
     def around(cls, conditionals: Conditionals, panels: int) -> "TailedCoordinates":
-        """Tails begin where the proposal's reach ends."""
+        """Make coordinates whose tails begin where the proposal's reach ends.
+
+        Parameters
+        ----------
+        conditionals
+            a flat batch with literal energies.
+        panels
+            how many panels to start with between the tails.
+        """
         proposal = conditionals.proposal
         levels = _levels(REACH_OF_PROPOSAL, panels, proposal.batch)
         points = proposal.icdf(levels.expand(len(proposal.batch), -1))
@@ -203,17 +319,17 @@ class TailedCoordinates(LadderCoordinates):
 
     @property
     def low(self) -> Float[Tensor, "N 1"]:
-        """Where the left tail begins."""
+        """The x where the left tail begins."""
         return self.ladder.ends[:, :1]
 
     @property
     def high(self) -> Float[Tensor, "N 1"]:
-        """Where the right tail begins."""
+        """The x where the right tail begins."""
         return self.ladder.ends[:, -1:]
 
     @property
     def spread(self) -> Float[Tensor, "N 1"]:
-        """The length a tail is measured in."""
+        """The length that a tail is measured in: half the distance between the tails."""
         return 0.5 * (self.high - self.low)
 
     def edges(self) -> Float[Tensor, " E"]:
@@ -238,7 +354,7 @@ class TailedCoordinates(LadderCoordinates):
         return torch.where((x < self.low) | (x > self.high), outside, centre)
 
     def log_weight(self, t: Float[Tensor, "N S"], x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
-        """log p̃ dx/dt: piecewise linear inside, a rational change of variables outside."""
+        """Return log p̃ dx/dt: piecewise linear inside, a rational change of variables outside."""
         tail = self.spread.log() - 2 * torch.log1p(-self._beyond(t))
         inside = (t >= 0) & (t <= 1)
         log_slope = torch.where(inside, self.ladder.slope(t).log(), tail)
@@ -250,7 +366,7 @@ class TailedCoordinates(LadderCoordinates):
         return torch.maximum(-t, t - 1).clamp(0, 1 - 1e-15)
 
     def diverges(self) -> Bool[Tensor, " N"]:
-        """Whether a tail's integral is infinite.
+        """Return whether a tail's integral is infinite.
 
         Beyond its last kink a ReLU network is linear in x, up to the bounded waves of the Fourier
         features, so p̃ = exp(−softplus f) decays exponentially or not at all. Far out, then, f must

@@ -6,7 +6,7 @@
 that x is the data point given the set, whatever the set: training it is a ranking problem whose
 optimum is w ∝ p / q for any S, and log p̂ − log q ≤ log(S + 1), so nothing can run away while the
 proposal does not cover the data yet. With stratified nodes the data point takes the place of the
-node in its own stratum. Then again each set holds one point a stratum, one of them the data, and
+node in its own stratum. Then again each set holds one point per stratum, one of them the data, and
 the posterior over which is w / Σ w: the same exactness with less variance. (Adding it as an extra
 node would not be: the set then betrays which stratum has two.)
 
@@ -36,7 +36,28 @@ def log_prob_estimate(
     estimator: Estimator = "ranking",
     stratified: bool = True,
 ) -> tuple[Float[Tensor, "*B"], Float[Tensor, "*B"]]:
-    """(log p̂, log q) of the data under each conditional."""
+    """Estimate the log density of data under each conditional, for training.
+
+    Parameters
+    ----------
+    conditionals
+        the conditionals of the rows.
+    x
+        the standardised value of each row in each column.
+    nodes
+        S, the number of random nodes of each conditional.
+    estimator
+        "importance" for the paper's, "ranking" for the one with x among the nodes.
+    stratified
+        whether nodes are drawn one from each of S strata, or independently.
+
+    Returns
+    -------
+    log_p : tensor [*B]
+        the estimate of log p; no gradient from it reaches the proposal.
+    log_q : tensor [*B]
+        log density of the proposal, differentiable.
+    """
     proposal = conditionals.proposal
     if estimator == "ranking" and stratified:
         log_q, points, own = proposal.nodes_around(x, nodes)
@@ -65,10 +86,17 @@ def log_prob_estimate(
 
 
 def log_z_estimate(conditionals: Conditionals, *, nodes: int) -> Float[Tensor, "*B"]:
-    """log Ẑ with S stratified nodes.
+    """Estimate log Z of each conditional with S stratified nodes.
 
     Every conditional has its own random nodes, so over many rows the errors average out; nodes that
     all rows share would leave an error common to them, and a model that seems better than it is.
+
+    Parameters
+    ----------
+    conditionals
+        what is normalised.
+    nodes
+        S, the number of nodes of each conditional.
     """
     proposal = conditionals.proposal
     y = proposal.transport(stratified_uniforms(proposal.batch, nodes))

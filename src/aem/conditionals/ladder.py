@@ -17,14 +17,28 @@ from aem.conditionals.proposals.base import Proposal
 
 @dataclass(frozen=True)
 class Stretch:
-    """x = centre + spread · sinh y, linear near the centre and exponential far from it."""
+    """x = centre + spread · sinh y, linear near the centre and exponential far from it.
+
+    Parameters
+    ----------
+    centre
+        the middle of each conditional's quartiles.
+    spread
+        half the distance between them.
+    """
 
     centre: Float[Tensor, "N 1"]
     spread: Float[Tensor, "N 1"]
 
     @classmethod
     def of(cls, proposal: Proposal) -> "Stretch | None":
-        """About the middle half of a heavy-tailed proposal; others are not stretched."""
+        """Fit the stretch to the middle half of a heavy-tailed proposal; others are not stretched.
+
+        Parameters
+        ----------
+        proposal
+            a flat batch of proposals.
+        """
         if not proposal.heavy_tailed:
             return None
         like = proposal.batch
@@ -33,25 +47,48 @@ class Stretch:
         return cls(0.5 * (low + high), 0.5 * (high - low))
 
     def point(self, y: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
-        """x at y."""
+        """Return x at y.
+
+        Parameters
+        ----------
+        y
+            values on the axis that is linear in t.
+        """
         grown = y.abs().expm1()
         sinh = 0.5 * (grown + grown / (grown + 1))  # torch.sinh depends on the place in a tensor
         return self.centre + self.spread * torch.copysign(sinh, y)
 
     def coordinate(self, x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
-        """y at x."""
+        """Return y at x.
+
+        Parameters
+        ----------
+        x
+            standardised values.
+        """
         return ((x - self.centre) / self.spread).asinh()
 
     def slope(self, y: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
-        """dx/dy."""
+        """Return dx/dy.
+
+        Parameters
+        ----------
+        y
+            values on the axis that is linear in t.
+        """
         return self.spread * 0.5 * (y.exp() + (-y).exp())
 
 
 @dataclass(frozen=True)
 class Ladder:
-    """x, or what it is a `Stretch` of, as a piecewise linear function of t ∈ [0, 1].
+    """x, or y of a `Stretch`, as a piecewise linear function of t ∈ [0, 1].
 
-    The `rungs` are what it is at equal steps of t.
+    Parameters
+    ----------
+    rungs
+        the value at equal steps of t.
+    stretch
+        the map from what is linear in t to x; None where x itself is.
     """
 
     rungs: Float[Tensor, "N R"]
@@ -59,23 +96,31 @@ class Ladder:
 
     @classmethod
     def through(cls, points: Float[Tensor, "N R"], proposal: Proposal) -> "Ladder":
-        """Through rising values of x."""
+        """Make a ladder through rising values of x.
+
+        Parameters
+        ----------
+        points
+            x at equal steps of t.
+        proposal
+            decides whether x is stretched.
+        """
         stretch = Stretch.of(proposal)
         return cls(points if stretch is None else stretch.coordinate(points), stretch)
 
     @property
     def pieces(self) -> int:
-        """Between the rungs."""
+        """The number of pieces between the rungs."""
         return self.rungs.shape[-1] - 1
 
     @property
     def ends(self) -> Float[Tensor, "N 2"]:
-        """x at either end."""
+        """x at t = 0 and at t = 1."""
         ends = torch.cat((self.rungs[:, :1], self.rungs[:, -1:]), -1)
         return ends if self.stretch is None else self.stretch.point(ends)
 
     def edges(self) -> Float[Tensor, " R"]:
-        """t of the rungs."""
+        """Return t of the rungs."""
         return torch.linspace(0, 1, self.pieces + 1, dtype=torch.float64, device=self.rungs.device)
 
     def _step(self, piece: Int[Tensor, "N S"]) -> tuple[Tensor, Tensor]:
@@ -90,12 +135,24 @@ class Ladder:
         return low + (place - piece) * step, step
 
     def point(self, t: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
-        """x at t."""
+        """Return x at t.
+
+        Parameters
+        ----------
+        t
+            coordinates, clamped to [0, 1].
+        """
         y, _ = self._line(t)
         return y if self.stretch is None else self.stretch.point(y)
 
     def coordinate(self, x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
-        """t at x, at most an end."""
+        """Return t at x, clamped to [0, 1].
+
+        Parameters
+        ----------
+        x
+            standardised values.
+        """
         y = x if self.stretch is None else self.stretch.coordinate(x)
         piece = torch.searchsorted(self.rungs, y.contiguous(), right=True) - 1
         piece = piece.clamp(0, self.pieces - 1)
@@ -103,13 +160,25 @@ class Ladder:
         return (piece + ((y - low) / step).clamp(0, 1)) / self.pieces
 
     def slope(self, t: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
-        """dx/dt; at a rung that of the piece to its right."""
+        """Return dx/dt; at a rung that of the piece to its right.
+
+        Parameters
+        ----------
+        t
+            coordinates in [0, 1].
+        """
         y, step = self._line(t)
         slope = step * self.pieces
         return slope if self.stretch is None else slope * self.stretch.slope(y)
 
     def select(self, index: Int[Tensor, " P"]) -> "Ladder":
-        """Some of them."""
+        """Return the ladders of some conditionals.
+
+        Parameters
+        ----------
+        index
+            numbers of the conditionals; one may be named more than once.
+        """
         stretch = self.stretch
         if stretch is not None:
             stretch = Stretch(stretch.centre[index], stretch.spread[index])
@@ -117,7 +186,13 @@ class Ladder:
 
     @staticmethod
     def joined(ladders: Sequence["Ladder"]) -> "Ladder":
-        """All of them, which are of one kind."""
+        """Put together ladders that are all stretched, or all not.
+
+        Parameters
+        ----------
+        ladders
+            the ladders of consecutive conditionals.
+        """
         stretches = [ladder.stretch for ladder in ladders if ladder.stretch is not None]
         return Ladder(
             torch.cat([ladder.rungs for ladder in ladders]),

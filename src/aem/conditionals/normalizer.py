@@ -48,7 +48,7 @@ NAMED = 5  # rows a message names
 
 @dataclass(frozen=True)
 class Quadrature(Settings):
-    """How exactly, and with how much, a normaliser is computed."""
+    """How exactly a normaliser is computed, and with how much memory and how many nodes."""
 
     tolerance: float = setting(
         1e-3, "Largest error, in nats per row: all conditionals together.", above=0
@@ -62,12 +62,24 @@ class Quadrature(Settings):
     )
 
     def bytes_on(self, device: torch.device) -> int:
-        """The working memory, on a CPU that of one thread."""
+        """Return the working memory; on a CPU that of one thread.
+
+        Parameters
+        ----------
+        device
+            where the quadrature runs.
+        """
         memory = self.memory or MEMORY.get(device.type, MEMORY["cpu"])
         return memory // get_threads() if device.type == "cpu" else memory
 
     def budget(self, conditionals: Conditionals) -> Budget:
-        """Half of the memory for nodes being evaluated, half for panels."""
+        """Return what a quadrature may hold: half of the memory for nodes, half for panels.
+
+        Parameters
+        ----------
+        conditionals
+            what is integrated; the size of its networks decides how many nodes fit.
+        """
         device = conditionals.projected.device
         half = self.bytes_on(device) // 2
         fit = nodes_within(half, conditionals)
@@ -80,20 +92,48 @@ class Quadrature(Settings):
 
 @dataclass(frozen=True)
 class Normalizer:
-    """log Z of N conditionals, its estimated error, and what it took; +∞ where Z diverges."""
+    """Normalisers of N conditionals relative to their proposals, and what they took.
+
+    Parameters
+    ----------
+    log_z
+        log Z; +∞ where Z diverges.
+    error
+        estimated error of log Z, in nats.
+    outside
+        share of Z where the proposal never draws: mass that importance sampling cannot see.
+    nodes
+        evaluations of the energy that each took.
+    converged
+        whether the tolerance was met.
+    coordinates
+        the coordinates t that the integrals were taken in.
+    offset
+        the panels hold weights times e^(−offset), which keeps literal energies within the numbers.
+    panels
+        the panels with their node values, if they were to be kept; a CDF needs them.
+    """
 
     log_z: Float[Tensor, " N"]
     error: Float[Tensor, " N"]
-    outside: Float[Tensor, " N"]  # share of Z beyond the proposal's reach
+    outside: Float[Tensor, " N"]
     nodes: Int[Tensor, " N"]
     converged: Bool[Tensor, " N"]
     coordinates: Coordinates
-    offset: Float[Tensor, " N"]  # the panels hold weights times e^(−offset)
+    offset: Float[Tensor, " N"]
     panels: Panels | None = None
 
     @staticmethod
     def joined(conditionals: Conditionals, parts: Sequence["Normalizer"]) -> "Normalizer":
-        """The normalisers of conditionals that were computed a share at a time."""
+        """Put together the normalisers of conditionals that were computed a share at a time.
+
+        Parameters
+        ----------
+        conditionals
+            all conditionals, in the order of the shares.
+        parts
+            the normalisers of each share.
+        """
         shares = [len(part.log_z) for part in parts]
         panels = None
         kept = [part.panels for part in parts if part.panels is not None]
@@ -118,7 +158,15 @@ class Normalizer:
 
 
 def nodes_within(memory: int, conditionals: Conditionals) -> int:
-    """How many nodes fit into the memory: a few activations and mixture terms are alive at once."""
+    """Return how many nodes fit into memory: a few activations and mixture terms are alive at once.
+
+    Parameters
+    ----------
+    memory
+        bytes that may be held at a time.
+    conditionals
+        what is evaluated at the nodes.
+    """
     hidden = conditionals.projected.shape[-1]
     terms, waves = conditionals.proposal.terms, conditionals.frequencies.shape[-1]
     per_node = 8 * (4 * hidden + 8 * terms + 8 * waves)
@@ -134,7 +182,20 @@ def normalizer(
     tolerance: float,
     keep_panels: bool = False,
 ) -> Normalizer:
-    """log Z of a flat batch of conditionals (float64), each to `tolerance` nats."""
+    """Compute log Z of a flat batch of conditionals by adaptive quadrature.
+
+    Parameters
+    ----------
+    conditionals
+        N conditionals in float64.
+    settings
+        panels of the first round, budget of nodes and memory; its own tolerance is per row and not
+        read here.
+    tolerance
+        largest error of each log Z, in nats.
+    keep_panels
+        whether to keep what `PanelCDF` needs.
+    """
     if tolerance >= SINGLE_SUFFICES and conditionals.form == "relative":
         conditionals = conditionals.with_single_energy()
     like = conditionals.projected
@@ -223,14 +284,32 @@ def _offsets(
 
 
 def with_tolerance(settings: Quadrature, tolerance: float | None) -> Quadrature:
-    """The settings, at another tolerance if one is given."""
+    """Return the settings, with another tolerance if one is given.
+
+    Parameters
+    ----------
+    settings
+        the settings to start from.
+    tolerance
+        largest error per row, in nats; None leaves the settings as they are.
+    """
     return settings if tolerance is None else replace(settings, tolerance=tolerance)
 
 
 def refuse_divergent(
     log_z: Float[Tensor, "B D"], columns: tuple[str, ...], first_row: int = 0
 ) -> None:
-    """Raise if a normaliser is infinite, naming where."""
+    """Raise an error that names row and column if a normaliser is infinite.
+
+    Parameters
+    ----------
+    log_z
+        log normalisers of rows.
+    columns
+        names of the columns.
+    first_row
+        number of the first of these rows, where they are a block of more.
+    """
     divergent = log_z == torch.inf
     if bool(divergent.any()):
         rows, column = divergent.nonzero().unbind(-1)

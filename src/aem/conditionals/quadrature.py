@@ -132,41 +132,69 @@ class Panels:
         return len(self.problem)
 
     def take(self, which: Tensor) -> "Panels":
-        """Some of the panels."""
+        """Return some of the panels.
+
+        Parameters
+        ----------
+        which
+            their numbers, or a mask.
+        """
         return Panels(*(getattr(self, f.name)[which] for f in fields(self)))
 
     def sorted(self) -> "Panels":
-        """In order."""
+        """Return the panels ordered by problem, then by start."""
         by_start = self.take(self.start.argsort())
         return by_start.take(by_start.problem.argsort(stable=True))
 
     @staticmethod
     def none(like: Tensor) -> "Panels":
-        """No panels."""
+        """Return no panels.
+
+        Parameters
+        ----------
+        like
+            a tensor of the type and device that panels have.
+        """
         empty, nodes = like.new_zeros(0), like.new_zeros(0, len(NODES))
         return Panels(empty.long(), empty, empty, nodes, nodes, *[empty] * 5)
 
     @staticmethod
     def concatenate(parts: list["Panels"]) -> "Panels":
-        """All panels of several lists."""
+        """Return all panels of several lists.
+
+        Parameters
+        ----------
+        parts
+            lists of panels, whose problems are numbered alike.
+        """
         return Panels(*(torch.cat([getattr(p, f.name) for p in parts]) for f in fields(Panels)))
 
 
 @dataclass(frozen=True)
 class Integrals:
-    """Values with their estimated absolute errors, and what they cost."""
+    """Values of N integrals with their estimated absolute errors, and what they cost."""
 
     value: Float[Tensor, " N"]
     core: Float[Tensor, " N"]  # the part of the value that lies in the unit interval
-    error: Float[Tensor, " N"]
+    error: Float[Tensor, " N"]  # absolute
     nodes: Int[Tensor, " N"]
-    converged: Bool[Tensor, " N"]
-    panels: Panels | None
+    converged: Bool[Tensor, " N"]  # to the relative tolerance
+    panels: Panels | None  # if they were to be kept
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What an integration may use: nodes a problem, nodes a chunk, panels at one time."""
+    """What an integration may use.
+
+    Parameters
+    ----------
+    max_nodes
+        nodes of one problem.
+    chunk
+        nodes that are evaluated together.
+    panels
+        panels that are held at a time.
+    """
 
     max_nodes: int = 2**20
     chunk: int = 2**14
@@ -174,7 +202,15 @@ class Budget:
 
 
 def panel_nodes(start: Float[Tensor, " P"], end: Float[Tensor, " P"]) -> Float[Tensor, "P S"]:
-    """The 15 nodes of each panel."""
+    """Return the 15 nodes of each panel.
+
+    Parameters
+    ----------
+    start
+        where each panel begins.
+    end
+        where each panel ends.
+    """
     half = 0.5 * (end - start)
     return (0.5 * (start + end))[:, None] + half[:, None] * NODES.to(start.device)
 
@@ -182,7 +218,21 @@ def panel_nodes(start: Float[Tensor, " P"], end: Float[Tensor, " P"]) -> Float[T
 def evaluate_panels(
     integrand: Integrand, problem: Tensor, start: Tensor, end: Tensor, chunk: int
 ) -> Panels:
-    """Integrate each panel by the 15-node rule, as many at a time as a chunk has nodes for."""
+    """Integrate each panel by the 15-node rule, as many at a time as a chunk has nodes for.
+
+    Parameters
+    ----------
+    integrand
+        what `integrate` integrates.
+    problem
+        the number of the integral that each panel belongs to.
+    start
+        where each panel begins.
+    end
+        where each panel ends.
+    chunk
+        nodes that are evaluated together.
+    """
     size = max(chunk // NODES_PER_PANEL, 1)
     parts = zip(problem.split(size), start.split(size), end.split(size), strict=True)
     return Panels.concatenate([_evaluate(integrand, p, a, b) for p, a, b in parts])
@@ -227,11 +277,28 @@ def integrate(
 ) -> Integrals:
     """Integrate N non-negative weights over the panels between the edges, to a relative tolerance.
 
-    `integrand(problem [P], t [P, 15], start [P], end [P])` tells what problem p's weight and measure
-    are on a panel. Panels err independently, so their squared errors add up; `SAFETY` is what remains
-    to be on the safe side. `comparable` says that weights all over a problem have one scale: what was
-    seen of them anywhere is then what may hide anywhere. Kept panels are refined until they hold not
-    only the integral but, as polynomials, the integrand.
+    Panels err independently, so their squared errors add up; `SAFETY` is what remains to be on the
+    safe side.
+
+    Parameters
+    ----------
+    integrand
+        a function (problem [P], t [P, 15], start [P], end [P]) that tells what weight and measure
+        of problem p are on a panel.
+    problems
+        N, the number of integrals.
+    tolerance
+        largest relative error of each.
+    edges
+        where the first panels meet, the same for all problems.
+    budget
+        the nodes and panels that may be used.
+    comparable
+        whether weights all over a problem have one scale: what was seen of them anywhere is then
+        what may hide anywhere.
+    keep_panels
+        whether to return the panels, refined until they hold not only the integral but, as
+        polynomials, the integrand.
     """
     value, core, error = (edges.new_zeros(problems) for _ in range(3))
     nodes = torch.zeros(problems, dtype=torch.long, device=edges.device)

@@ -15,11 +15,20 @@ TILT = 1e-7  # nats over the whole grid: decides between points of equal density
 
 
 def highest_density_region(cdf: PanelCDF, problem: int, mass: float) -> Float[Tensor, "I 2"]:
-    """Intervals {x : p(x) ≥ threshold} that together hold the mass (standardised units).
+    """Return the intervals {x : p(x) ≥ threshold} that together hold the mass, standardised.
 
     The density is known at points of a grid and taken as linear between them, so a threshold gives
     intervals; their probability comes from the CDF itself, and the threshold is bisected until it
     is right.
+
+    Parameters
+    ----------
+    cdf
+        the CDFs of some conditionals.
+    problem
+        the number of the conditional among them.
+    mass
+        the probability of the region, between 0 and 1.
     """
     t = _grid(cdf, problem)
     which = torch.full_like(t, problem, dtype=torch.long)

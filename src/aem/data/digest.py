@@ -13,6 +13,11 @@ def content_sha256(path: Path) -> str:
 
     Mirrors compress the same .gz content differently, hence the content. A folder's digest runs
     over the lines "digest  name" of all files below it, in the order of their names.
+
+    Parameters
+    ----------
+    path
+        a file, or a folder, all files of which count.
     """
     if path.is_dir():
         files = {file.relative_to(path).as_posix(): file for file in path.rglob("*")}

@@ -21,6 +21,11 @@ class ImageTask(PlaneTask):
     The picture is stretched over the unit square, and shrunk first where a side has more than
     512 pixels. The first coordinate runs to the right and the second upwards. Without a path it is
     the picture shipped with the package.
+
+    Parameters
+    ----------
+    path
+        a picture of any format that Pillow reads; the one that ships with the package without it.
     """
 
     name = "image"

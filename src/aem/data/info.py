@@ -29,7 +29,13 @@ class DataFile:
     count: int | None = None
 
     def present(self, root: Path) -> bool:
-        """Tell whether the file, or every file of the folder, is there."""
+        """Tell whether the file, or every file of the folder, is there.
+
+        Parameters
+        ----------
+        root
+            the folder of the data.
+        """
         path = root / self.path
         if self.count is None:
             return path.is_file()
@@ -58,7 +64,13 @@ class Source:
     downloads: tuple[Download, ...] = ()
 
     def present(self, root: Path) -> bool:
-        """Tell whether all files are there."""
+        """Tell whether all files are there.
+
+        Parameters
+        ----------
+        root
+            the folder of the data.
+        """
         return all(file.present(root) for file in self.files)
 
 
@@ -89,6 +101,12 @@ class DatasetInfo:
 
 
 def data_root(root: str | Path | None = None) -> Path:
-    """Return the folder of the data: the argument, else AEM_DATA, else the user's cache."""
+    """Return the folder of the data.
+
+    Parameters
+    ----------
+    root
+        the folder, where the caller names one; else AEM_DATA decides, else it is the user's cache.
+    """
     chosen = root or os.environ.get("AEM_DATA")
     return Path(chosen).expanduser() if chosen else Path.home() / ".cache" / "aem"

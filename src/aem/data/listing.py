@@ -12,7 +12,13 @@ Entry = dict[str, Any]
 
 
 def listing(root: str | Path | None = None) -> list[Entry]:
-    """Describe every data set and whether it is under the root."""
+    """Describe every data set and whether it is under the root.
+
+    Parameters
+    ----------
+    root
+        the folder of the data; AEM_DATA, or the user's cache, without one.
+    """
     return [_entry(info, root) for info in datasets()]
 
 

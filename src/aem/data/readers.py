@@ -25,7 +25,15 @@ _BROKEN: Final = (
 
 @contextmanager
 def refusing(path: Path, kind: str) -> Iterator[None]:
-    """Turn all that a broken file can raise into one sentence that names it."""
+    """Turn all that a broken file can raise into one sentence that names it.
+
+    Parameters
+    ----------
+    path
+        the file that is read.
+    kind
+        what it should be, with its article: "a picture".
+    """
     try:
         yield
     except FileNotFoundError as error:
@@ -49,6 +57,15 @@ def read_arrays(
     """Read the named arrays from an .npz file, the optional ones if they are in it.
 
     Pickled objects are refused.
+
+    Parameters
+    ----------
+    path
+        the .npz file.
+    names
+        arrays that must be in it.
+    optional
+        arrays that are read if they are in it.
     """
     with (
         refusing(path, f"an .npz file with the arrays {', '.join(names)}"),
@@ -64,7 +81,16 @@ def read_numbers(
 ) -> Floats:
     """Read a text table of numbers below one line of heading, gzipped or not.
 
-    `columns` says how many numbers a row may have; every row must have as many as the first.
+    Parameters
+    ----------
+    path
+        the text file, or its .gz.
+    separator
+        what stands between numbers, as a regular expression.
+    columns
+        how many numbers a row may have; every row must have as many as the first.
+    max_rows
+        how many rows to read, at most; None for all.
     """
     pandas = require("pandas", "Reading a table of text", "data")
     with refusing(path, f"a table of {_span(columns)} columns of numbers"):

@@ -39,14 +39,28 @@ def datasets() -> list[DatasetInfo]:
 
 
 def find(name: str) -> DatasetInfo:
-    """Return the description of a data set."""
+    """Return the description of a data set.
+
+    Parameters
+    ----------
+    name
+        as `aem data` lists it.
+    """
     if name not in _DATASETS:
         raise AemError(f"There is no data set {name!r}; there are {', '.join(_DATASETS)}.")
     return _DATASETS[name]
 
 
 def status(name: str, root: str | Path | None = None) -> Status:
-    """Look for the files of a data set."""
+    """Look for the files of a data set.
+
+    Parameters
+    ----------
+    name
+        as `aem data` lists it.
+    root
+        the folder of the data; AEM_DATA, or the user's cache, without one.
+    """
     info, folder = find(name), data_root(root)
     for source in info.sources:
         if source.present(folder):
@@ -56,7 +70,15 @@ def status(name: str, root: str | Path | None = None) -> Status:
 
 
 def present_source(name: str, root: str | Path | None = None) -> Source:
-    """Return the files of a data set to read, or say what is missing and how to get it."""
+    """Return the source of a data set to read, or say what is missing and how to get it.
+
+    Parameters
+    ----------
+    name
+        as `aem data` lists it.
+    root
+        the folder of the data; AEM_DATA, or the user's cache, without one.
+    """
     found = status(name, root)
     if found.source is None:
         missing = ", ".join(file.path for file in found.missing)
@@ -66,7 +88,15 @@ def present_source(name: str, root: str | Path | None = None) -> Source:
 
 
 def load(name: str, root: str | Path | None = None) -> TableSplits:
-    """Read and prepare a data set and check it against its published sizes."""
+    """Read and prepare a data set and check it against its published sizes.
+
+    Parameters
+    ----------
+    name
+        as `aem data` lists it.
+    root
+        the folder of the data; AEM_DATA, or the user's cache, without one.
+    """
     info, folder, source = find(name), data_root(root), present_source(name, root)
     if source.read is None:
         raise AemError(f"{name} is no table: read it with aem.data.{name}.load.")
@@ -76,7 +106,17 @@ def load(name: str, root: str | Path | None = None) -> TableSplits:
 
 
 def check_sizes(splits: TableSplits, rows: SplitSizes, columns: int) -> None:
-    """Compare a prepared data set with its published sizes."""
+    """Compare a prepared data set with its published sizes.
+
+    Parameters
+    ----------
+    splits
+        the data set as it was read.
+    rows
+        how many rows each split should have.
+    columns
+        how many columns they should have.
+    """
     found = SplitSizes(len(splits.train), len(splits.validation), len(splits.test))
     if found != rows or len(splits.columns) != columns:
         raise AemError(

@@ -18,8 +18,24 @@ SymmetryMatrix: TypeAlias = npt.NDArray[np.int64]
 class TableSplits:
     """A prepared data set: float32 tables of rows × columns, ready to train on.
 
-    Where symmetries are known, the first is the identity. Steps are those of the grids that columns
-    lie on, zero for columns without one: on a grid a density has no bound.
+    Parameters
+    ----------
+    name
+        of the data set.
+    train
+        rows to train on [B, D].
+    validation
+        rows that choose between models and steps.
+    test
+        rows to score, which decide nothing.
+    columns
+        names of the columns.
+    symmetries
+        matrices that map rows to rows about as likely, where any are known; the first is the
+        identity.
+    steps
+        steps of the grids that columns lie on, zero for columns without one: on a grid a density
+        has no bound. Empty if no column does.
     """
 
     name: str
@@ -48,6 +64,16 @@ class TableSplits:
         splits: tuple[npt.NDArray[np.floating], npt.NDArray[np.floating], npt.NDArray[np.floating]],
         columns: tuple[str, ...],
     ) -> Self:
-        """Round the three tables of a recipe to float32."""
+        """Round the three tables of a recipe to float32.
+
+        Parameters
+        ----------
+        name
+            of the data set.
+        splits
+            training, validation and test rows.
+        columns
+            names of the columns.
+        """
         train, validation, test = (np.asarray(split, dtype=np.float32) for split in splits)
         return cls(name, train, validation, test, columns)

@@ -28,11 +28,25 @@ class PlaneTask(ABC):
     """The x range and the y range of a window that holds practically all of the mass."""
 
     def sample(self, n: int, seed: int) -> Samples:
-        """Draw n rows of two numbers; the same seed gives the same rows."""
+        """Draw rows of two numbers; the same seed gives the same rows.
+
+        Parameters
+        ----------
+        n
+            how many rows.
+        seed
+            of the draws.
+        """
         return self._draw(n, np.random.default_rng(seed))
 
     def log_prob(self, x: npt.ArrayLike) -> Floats:
-        """Return the exact log density of every row of x: −inf off the support, NaN for NaN."""
+        """Return the exact log density of rows: −inf off the support, NaN for NaN.
+
+        Parameters
+        ----------
+        x
+            rows of two numbers.
+        """
         rows = np.asarray(x, dtype=np.float64)
         if rows.ndim != 2 or rows.shape[1] != 2:
             raise ValueError(f"log_prob wants rows of two numbers, not an array of {rows.shape}")

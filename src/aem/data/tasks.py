@@ -13,7 +13,15 @@ PLANE_TASKS: Final[dict[str, type[PlaneTask]]] = {
 
 
 def plane_task(name: str, image: str | Path | None = None) -> PlaneTask:
-    """Return the task of that name; `image` is the picture of the task "image"."""
+    """Return a task in the plane by its name.
+
+    Parameters
+    ----------
+    name
+        one of `PLANE_TASKS`.
+    image
+        the picture of the task "image"; the one that ships with the package without it.
+    """
     if image is not None and name != "image":
         raise AemError(f'A picture goes with the task "image", not with "{name}": {image}.')
     if name == "image":

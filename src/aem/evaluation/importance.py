@@ -26,7 +26,15 @@ MEMORY = 2**26  # bytes at once: enough to keep a processor busy, few enough to 
 
 @dataclass(frozen=True)
 class Estimated:
-    """log Ẑ of N conditionals, and by how much it is too low on average (for iid nodes)."""
+    """Estimates of log Z of N conditionals.
+
+    Parameters
+    ----------
+    log_z
+        log Ẑ, the log of the mean weight of the nodes.
+    bias
+        by how much that is too low on average, for independent nodes.
+    """
 
     log_z: Float[Tensor, " N"]
     bias: Float[Tensor, " N"]
@@ -34,12 +42,24 @@ class Estimated:
 
 @dataclass(frozen=True)
 class ImportanceScores:
-    """Log densities of B rows by conditional, estimated, in the units of the data."""
+    """Log densities of B rows by conditional, estimated, in the units of the data.
+
+    Parameters
+    ----------
+    log_prob
+        estimates of log p(x_d | x_<d).
+    log_proposal
+        the proposal's log q(x_d | x_<d).
+    log_z
+        estimates of log Z, relative to the proposal.
+    bias
+        by about how much log_prob is too high on average.
+    """
 
     log_prob: Float[Tensor, "B D"]
     log_proposal: Float[Tensor, "B D"]
-    log_z: Float[Tensor, "B D"]  # estimated, against the proposal
-    bias: Float[Tensor, "B D"]  # log_prob is too high by about this much
+    log_z: Float[Tensor, "B D"]
+    bias: Float[Tensor, "B D"]
 
 
 def random_uniforms(
@@ -51,7 +71,23 @@ def random_uniforms(
     generator: torch.Generator,
     dtype: torch.dtype = torch.float64,
 ) -> Float[Tensor, "N S"]:
-    """Uniforms of the nodes in a range out of S, iid or one in each of S strata of [0, 1)."""
+    """Return the uniforms of some of S nodes, independent or one in each of S strata of [0, 1).
+
+    Parameters
+    ----------
+    conditionals
+        N, how many conditionals there are.
+    nodes
+        the nodes wanted, a range out of all S.
+    samples
+        S, how many nodes there are in all.
+    stratified
+        whether node s lies in the s-th stratum.
+    generator
+        where the random numbers come from; its device is theirs.
+    dtype
+        floating-point type of the uniforms.
+    """
     shape, device = (conditionals, len(nodes)), generator.device
     u = torch.rand(shape, dtype=dtype, device=device, generator=generator)
     if stratified:
@@ -61,13 +97,29 @@ def random_uniforms(
 
 
 def ranges(total: int, step: int) -> Iterator[range]:
-    """[0, total) in pieces of at most `step`."""
+    """Yield [0, total) in pieces.
+
+    Parameters
+    ----------
+    total
+        where the last piece ends.
+    step
+        length of a piece, at most.
+    """
     for start in range(0, total, step):
         yield range(start, min(start + step, total))
 
 
 def generator_for(seed: int, device: torch.device) -> torch.Generator:
-    """A stream of random numbers of one's own."""
+    """Return a stream of random numbers of one's own.
+
+    Parameters
+    ----------
+    seed
+        of the stream.
+    device
+        where the numbers are drawn.
+    """
     generator = torch.Generator(device)
     generator.manual_seed(seed)
     return generator
@@ -82,7 +134,21 @@ def estimate_log_z(
     generator: torch.Generator,
     memory: int = MEMORY,
 ) -> Estimated:
-    """log Ẑ of a flat batch with S nodes each, summed up in float64."""
+    """Estimate log Z of a flat batch with S nodes each, summed up in float64.
+
+    Parameters
+    ----------
+    conditionals
+        N conditionals with one batch axis.
+    samples
+        S, draws of the proposal per conditional.
+    stratified
+        whether they are drawn one from each of S strata, or independently.
+    generator
+        where the random numbers come from.
+    memory
+        bytes that may be held at a time.
+    """
     like = conditionals.proposal.batch
     n = len(like)
     first = like.new_full((n,), -torch.inf, dtype=torch.float64)
@@ -101,7 +167,17 @@ def estimate_log_z(
 
 
 def rows_within(memory: int, model: AEM, samples: int) -> int:
-    """How many rows to treat together: fewer where each brings more nodes."""
+    """Return how many rows to treat together: fewer where each brings more nodes.
+
+    Parameters
+    ----------
+    memory
+        bytes that may be held at a time.
+    model
+        the model that the rows pass through.
+    samples
+        S, nodes per conditional.
+    """
     per_node = 8 * (4 * model.config.energy_hidden + 8 * model.config.components)
     return max(memory // (per_node * model.config.features * min(samples, 64)), 1)
 
@@ -113,9 +189,20 @@ def by_conditionals(
     together: int,
     count: Callable[[int], None],
 ) -> list[tuple[Tensor, ...]]:
-    """What a function makes of standardised rows, their conditionals and the number of the first one.
+    """Return what a function makes of blocks of rows and their conditionals.
 
-    So many rows are scored `together`; `count` is told how many more are done.
+    Parameters
+    ----------
+    score
+        a function of standardised rows, their flat conditionals and the number of the first row.
+    model
+        the model that gives the conditionals.
+    x
+        rows in the units of the data, on the model's device.
+    together
+        how many rows are treated together.
+    count
+        is told how many more rows are done.
     """
     z = model.standardise(x)
 
@@ -141,7 +228,25 @@ def importance_scores(
     memory: int = MEMORY,
     report: Report = silent,
 ) -> ImportanceScores:
-    """Estimate the log density of each row with S nodes per conditional, independent between rows."""
+    """Estimate log densities of rows as the paper does, independently between rows.
+
+    Parameters
+    ----------
+    model
+        the model, whose type the arithmetic of its networks has.
+    x
+        rows in the units of the data, on the model's device.
+    samples
+        S, draws of the proposal per conditional; the paper's test scores took 20,000.
+    stratified
+        whether they are drawn one from each of S strata, or independently as in the paper.
+    seed
+        of the draws.
+    memory
+        bytes that may be held at a time; together with the seed it decides the draws.
+    report
+        called as `report(what, done, total)` while the work goes on.
+    """
     if samples < 1:
         raise AemError(f"importance sampling needs at least one sample, not {samples}")
     log_slope = -model.standardisation.scale.double().log()

@@ -45,11 +45,25 @@ BISECTIONS = 50
 
 @dataclass(frozen=True)
 class KDE:
-    """The two fitted numbers and what fixes the draws."""
+    """The fitted numbers of an AEM-KDE, and what fixes its draws.
 
-    bandwidth: float  # h, standardised
-    proposal_weight: float  # α
-    samples: int = SAMPLES  # S
+    Parameters
+    ----------
+    bandwidth
+        h, standard deviation of each kernel, in units of the standardised column.
+    proposal_weight
+        α, the share of the proposal in the density.
+    samples
+        S, kernels per conditional.
+    stratified
+        whether the kernels' uniforms lie one in each of S strata, or are independent.
+    seed
+        of those uniforms, which all rows share.
+    """
+
+    bandwidth: float
+    proposal_weight: float
+    samples: int = SAMPLES
     stratified: bool = True
     seed: int = 0
 
@@ -69,7 +83,19 @@ class KDE:
         memory: int = MEMORY,
         report: Report = silent,
     ) -> Float[Tensor, "B D"]:
-        """Log density of each conditional of each row, in the units of the data (float64)."""
+        """Return the log density of each conditional of each row, in the units of the data (float64).
+
+        Parameters
+        ----------
+        model
+            the model whose draws carry the kernels.
+        x
+            rows in the units of the data, on the model's device.
+        memory
+            bytes that may be held at a time.
+        report
+            called as `report(what, done, total)` while the work goes on.
+        """
         log_q, log_k = log_components(
             model,
             x,
@@ -84,7 +110,17 @@ class KDE:
 
 
 def mix(log_q: Tensor, log_k: Tensor, proposal_weight: float) -> Tensor:
-    """log(α q + (1 − α) k)."""
+    """Return log(α q + (1 − α) k).
+
+    Parameters
+    ----------
+    log_q
+        log density of the proposal.
+    log_k
+        log density of the kernels.
+    proposal_weight
+        α, in [0, 1].
+    """
     alpha = torch.tensor(proposal_weight, dtype=log_q.dtype, device=log_q.device)
     return torch.logaddexp(alpha.log() + log_q, torch.log1p(-alpha) + log_k)
 
@@ -101,9 +137,35 @@ def log_components(
     memory: int = MEMORY,
     report: Report = silent,
 ) -> tuple[Float[Tensor, "B D"], Float[Tensor, "M B D"]]:
-    """(log q, log of the kernel sum at each of M bandwidths), from one pass over the nodes.
+    """Return the log densities that an AEM-KDE mixes, from one pass over the nodes.
 
     The energies are what costs; once a node has its weight, M kernels are as good as free.
+
+    Parameters
+    ----------
+    model
+        the model whose draws carry the kernels.
+    x
+        rows in the units of the data, on the model's device.
+    bandwidths
+        M bandwidths h, in units of the standardised columns.
+    samples
+        S, kernels per conditional.
+    stratified
+        whether the kernels' uniforms lie one in each of S strata, or are independent.
+    seed
+        of those uniforms, which all rows share.
+    memory
+        bytes that may be held at a time.
+    report
+        called as `report(what, done, total)` while the work goes on.
+
+    Returns
+    -------
+    log_q : tensor [B, D]
+        log density of the proposal.
+    log_k : tensor [M, B, D]
+        log of the kernel sum at each bandwidth.
     """
     like, d = model.standardisation.shift, x.shape[1]
     uniforms = random_uniforms(
@@ -147,6 +209,13 @@ def best_proposal_weight(log_q: Float[Tensor, " N"], log_k: Float[Tensor, " N"])
 
     The floor is what N validation values can say about places the kernels do not reach; without it
     one test value out there would cost everything.
+
+    Parameters
+    ----------
+    log_q
+        log densities of the proposal at N validation values.
+    log_k
+        log densities of the kernels there.
     """
     ratio = log_k - log_q
     ratio = ratio[~ratio.isnan()]  # impossible under both: no α helps
@@ -179,7 +248,25 @@ def fit_kde(
     memory: int = MEMORY,
     report: Report = silent,
 ) -> KDE:
-    """Bandwidth and mixing weight of greatest validation likelihood; looks at each row twice."""
+    """Find the bandwidth and the proposal's weight of greatest validation likelihood.
+
+    Each row is passed over twice: for a grid of bandwidths, and for a finer one around its best.
+
+    Parameters
+    ----------
+    model
+        the model whose draws carry the kernels.
+    validation
+        rows in the units of the data that the model was not trained on.
+    samples
+        S, kernels per conditional.
+    seed
+        of those uniforms, which all rows share.
+    memory
+        bytes that may be held at a time.
+    report
+        called as `report(what, done, total)` while the work goes on.
+    """
     if not len(validation):
         raise AemError("AEM-KDE needs validation rows to fit its bandwidth")
     best, best_score = KDE(1.0, 1.0, samples, seed=seed), -math.inf

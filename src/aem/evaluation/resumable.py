@@ -21,7 +21,7 @@ from aem.base.files import header, read_tensors, write_json, write_tensors
 from aem.base.progress import Report
 from aem.errors import AemError
 
-Columns = dict[str, Tensor]  # numbers a row, float64, on the CPU
+Columns = dict[str, Tensor]  # numbers per row, float64, on the CPU
 Fingerprint = dict[str, Any]
 
 SECONDS_BETWEEN_WRITES = 10.0
@@ -29,14 +29,30 @@ SECONDS_A_BLOCK = 0.5  # one that takes less may grow
 
 
 def digest_of_rows(rows: NDArray[np.floating]) -> str:
-    """Of a split."""
+    """Return a fingerprint of rows, such as those of a split.
+
+    Parameters
+    ----------
+    rows
+        the rows; their type and order count.
+    """
     return hashlib.sha256(np.ascontiguousarray(rows).tobytes()).hexdigest()
 
 
 def remember(
     path: Path, fingerprint: Fingerprint, compute: Callable[[], dict[str, Any]]
 ) -> dict[str, Any]:
-    """A small result from its file, or computed and written there."""
+    """Return a small result from its file, or compute it and write it there.
+
+    Parameters
+    ----------
+    path
+        the JSON file.
+    fingerprint
+        all that the result depends on; a file with another one is written anew.
+    compute
+        the function that computes the result, as JSON can hold it.
+    """
     try:
         kept = json.loads(path.read_text(encoding="utf-8"))
         if kept["fingerprint"] == fingerprint:
@@ -62,9 +78,30 @@ def accumulate(
 ) -> Columns:
     """Score rows block by block until all are done or time is up; at least one block is.
 
-    `compute` gets some rows and the number of the first; blocks always begin at multiples of
-    `block`, so that what is drawn at random for one does not depend on where a run was stopped.
-    Where nothing is drawn a block may grow instead, as long as there is time between two reports.
+    Blocks always begin at multiples of `block`, so that what is drawn at random for one does not
+    depend on where a run was stopped.
+
+    Parameters
+    ----------
+    path
+        the file that keeps the scores between runs.
+    fingerprint
+        all that the scores depend on; a file with another one is written anew.
+    rows
+        all rows to score.
+    compute
+        a function of some rows and the number of the first that returns columns of scores.
+    block
+        how many rows are scored at a time.
+    grows
+        whether a block may grow as long as there is time between two reports: where nothing is
+        drawn.
+    seconds
+        after how long to stop; zero for never.
+    report
+        called as `report(what, done, total)` while the work goes on.
+    what
+        what the report calls it.
     """
     parts = _read(path, fingerprint)
     done = len(next(iter(parts[0].values()))) if parts else 0

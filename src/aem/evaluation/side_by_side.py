@@ -36,17 +36,37 @@ IMPORTANCE_SAMPLES = 1000
 
 @dataclass(frozen=True)
 class Exact:
-    """Log densities of rows by quadrature."""
+    """Log densities of B rows by quadrature, in nats.
+
+    Parameters
+    ----------
+    log_prob
+        log density of each row.
+    error
+        its estimated error.
+    within_reach
+        the log density if only mass that the proposal can draw counted for the normalisers.
+    nodes
+        evaluations of the energy per conditional, in the mean over the row's columns.
+    """
 
     log_prob: Float[Tensor, " B"]
     error: Float[Tensor, " B"]
-    within_reach: Float[Tensor, " B"]  # counting only mass that the proposal can draw
-    nodes: Float[Tensor, " B"]  # per conditional
+    within_reach: Float[Tensor, " B"]
+    nodes: Float[Tensor, " B"]
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Log densities of rows with estimated normalisers, and by how much they are too high."""
+    """Log densities of B rows with estimated normalisers, in nats.
+
+    Parameters
+    ----------
+    log_prob
+        the estimate for each row.
+    bias
+        by about how much it is too high on average.
+    """
 
     log_prob: Float[Tensor, " B"]
     bias: Float[Tensor, " B"]
@@ -54,51 +74,125 @@ class Estimate:
 
 @runtime_checkable
 class Density(Protocol):
-    """What is scored side by side; `aem.tables.scores.TableScores` is one."""
+    """A protocol for what is scored side by side; `aem.tables.scores.TableScores` follows it."""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns."""
+        """Names of the columns, by which data frames are matched."""
 
     @property
     def device(self) -> torch.device:
-        """Where the scores are computed."""
+        """The device that rows are moved to and scored on."""
 
     @property
     def no_kernels(self) -> str | None:
-        """Why there is no AEM-KDE, if there is none."""
+        """A sentence that says why there is no AEM-KDE; None if there is one."""
 
     def quadrature(self, x: Tensor, settings: Quadrature, /) -> Exact:
-        """Log densities with computed normalisers."""
+        """Compute log densities by quadrature.
+
+        Parameters
+        ----------
+        x
+            rows in the units of the table.
+        settings
+            how exactly, and with how much memory.
+        """
 
     def proposal(self, x: Tensor, /) -> Tensor:
-        """Log densities of the proposal alone."""
+        """Return log densities of the proposal alone.
+
+        Parameters
+        ----------
+        x
+            rows in the units of the table.
+        """
 
     def importance(self, x: Tensor, samples: int, seed: int, report: Report, /) -> Estimate:
-        """Log densities with estimated normalisers."""
+        """Estimate log densities from draws of the proposal.
+
+        Parameters
+        ----------
+        x
+            rows in the units of the table.
+        samples
+            draws per conditional.
+        seed
+            of the draws.
+        report
+            called as `report(what, done, total)` while the work goes on.
+        """
 
     def fit_kde(self, validation: Tensor, samples: int, seed: int, report: Report, /) -> list[KDE]:
-        """The kernels of AEM-KDE, fitted on validation rows: one for each member of a mixture."""
+        """Fit AEM-KDE on validation rows: one `KDE` for each member of a mixture.
+
+        Parameters
+        ----------
+        validation
+            rows in the units of the table.
+        samples
+            kernels per conditional.
+        seed
+            of the kernels' places.
+        report
+            called as `report(what, done, total)` while the work goes on.
+        """
 
     def kde(self, kernels: Sequence[KDE], x: Tensor, report: Report, /) -> Tensor:
-        """Log densities of AEM-KDE."""
+        """Return log densities by AEM-KDE.
+
+        Parameters
+        ----------
+        kernels
+            what `fit_kde` returned.
+        x
+            rows in the units of the table.
+        report
+            called as `report(what, done, total)` while the work goes on.
+        """
 
 
 @dataclass(frozen=True)
 class Summary:
-    """The mean of N log densities, and what a mean hides."""
+    """The mean of N log densities, and what a mean hides; all in nats.
+
+    Parameters
+    ----------
+    mean
+        the mean; −inf if any row is impossible.
+    two_se
+        twice the standard error of the mean; NaN for a single row.
+    median
+        median log density, which single rows hardly move.
+    worst
+        the lowest log density.
+    worst_row
+        number of the row that has it.
+    impossible
+        how many rows have density zero.
+    rows
+        N, how many rows there are.
+    """
 
     mean: float
-    two_se: float  # NaN for a single row
+    two_se: float
     median: float
     worst: float
     worst_row: int
-    impossible: int  # rows of density zero; each of them makes the mean −inf
+    impossible: int
     rows: int
 
 
 def summarise(values: Float[Tensor, " B"], labels: NDArray[np.int64] | None = None) -> Summary:
-    """Summarise log densities; `labels` are the row numbers the user knows the rows by."""
+    """Summarise log densities of rows.
+
+    Parameters
+    ----------
+    values
+        one per row.
+    labels
+        the row numbers that the user knows the rows by; 0, 1, … without any.
+    """
     x = values.double().cpu()
     worst = int(x.argmin())
     spread = float(x.std()) if len(x) > 1 and bool(x.isfinite().all()) else math.nan
@@ -115,19 +209,45 @@ def summarise(values: Float[Tensor, " B"], labels: NDArray[np.int64] | None = No
 
 @dataclass(frozen=True)
 class Settled:
-    """Log densities by quadrature after refinement, and how they behaved."""
+    """Log densities by quadrature after refinement, and how they behaved.
+
+    Parameters
+    ----------
+    log_prob
+        log density of each row, of the last refinement.
+    error
+        its estimated error.
+    held_still
+        whether the last refinement moved the mean by less than a tenth of the error claimed.
+    moved
+        how far it moved the mean, in nats.
+    claimed
+        mean error claimed before it.
+    worst_move
+        how far it moved a single row at most.
+    rows_beyond_error
+        how many rows it moved by more than the error they had claimed.
+    nodes
+        evaluations per conditional, before and after it.
+    refinements
+        how many refinements there were.
+    tolerance
+        of the last one, in nats per row.
+    unmet
+        numbers of the rows where the tolerance asked for is not met, even so.
+    """
 
     log_prob: Float[Tensor, " B"]
     error: Float[Tensor, " B"]
     held_still: bool
-    moved: float  # of the mean, at the last refinement, in nats
-    claimed: float  # mean error claimed before the last refinement
-    worst_move: float  # of a single row
-    rows_beyond_error: int  # rows that moved by more than the error they had claimed
-    nodes: tuple[float, float]  # per conditional, before and after the last refinement
+    moved: float
+    claimed: float
+    worst_move: float
+    rows_beyond_error: int
+    nodes: tuple[float, float]
     refinements: int
-    tolerance: float  # of the figures reported
-    unmet: NDArray[np.int64]  # rows where the tolerance asked for is not met, even so
+    tolerance: float
+    unmet: NDArray[np.int64]
 
     def record(self) -> dict[str, Any]:
         """How they behaved, as results hold it."""
@@ -162,7 +282,19 @@ def settle(
     settings: Quadrature | None = None,
     report: Report = silent,
 ) -> Settled:
-    """Score by quadrature, refining until the mean holds still (or four times in vain)."""
+    """Score by quadrature, refining until the mean holds still (or four times in vain).
+
+    Parameters
+    ----------
+    density
+        what is scored.
+    x
+        rows in the units of the table, on its device.
+    settings
+        tolerance, nodes and memory to start with; the defaults of `Quadrature` without any.
+    report
+        called as `report(what, done, total)` while the work goes on.
+    """
     settings = settings or Quadrature()
     asked = settings.tolerance
     before = _score(density, x, settings, report, "quadrature")
@@ -204,22 +336,54 @@ def settle(
 
 @dataclass(frozen=True)
 class SideBySide:
-    """Every score of the same rows. What was not asked for is None."""
+    """Every score of the same rows. What was not asked for is None.
+
+    Parameters
+    ----------
+    settled
+        the quadrature row by row, and how it behaved when refined.
+    quadrature
+        summary of the quadrature.
+    error
+        mean of the errors that the quadrature estimates, in nats.
+    proposal
+        summary of the proposal alone.
+    importance
+        summary of importance sampling.
+    importance_samples
+        draws per conditional that it took.
+    importance_bias
+        by about how much its mean is too high.
+    importance_noise
+        two standard errors of its mean that come from the draws.
+    kde
+        summary of AEM-KDE.
+    kernels
+        the fitted AEM-KDE, one for each member of an ensemble.
+    kde_fit_rows
+        how many rows it was fitted on.
+    set_aside
+        how many of them were taken from the data.
+    truth
+        summary of the exact log density, where it is known.
+    gap
+        summary of truth minus quadrature, row by row.
+    """
 
     settled: Settled
     quadrature: Summary
-    error: float  # estimated error of the quadrature's mean
+    error: float
     proposal: Summary
     importance: Summary | None
     importance_samples: int
-    importance_bias: float | None  # the estimate is too high by about this much
-    importance_noise: float | None  # two standard errors of its mean that come from the draws
+    importance_bias: float | None
+    importance_noise: float | None
     kde: Summary | None
     kernels: list[KDE] | None
     kde_fit_rows: int
-    set_aside: int  # rows taken from the data to fit AEM-KDE
-    truth: Summary | None  # the exact log density, where it is known
-    gap: Summary | None  # truth minus quadrature, row by row
+    set_aside: int
+    truth: Summary | None
+    gap: Summary | None
 
 
 def evaluate(
@@ -249,16 +413,17 @@ def evaluate(
     truth
         the exact log density of the rows, if it is known.
     labels
-        the numbers the user knows the rows by.
-    samples, kde_samples
-        draws per conditional of importance sampling, kernels per conditional of AEM-KDE; 0 means:
-        not that score.
+        the numbers that the user knows the rows by; 0, 1, … without any.
+    samples
+        draws per conditional of importance sampling; 0 leaves that score out.
+    kde_samples
+        kernels per conditional of AEM-KDE; 0 leaves that score out.
     tolerance
-        largest error of a row's log density by quadrature, in nats.
+        largest error of a row's log density by quadrature, in nats; 1e-3 without one.
     seed
         of everything drawn at random.
     report
-        told what is being done, and how far.
+        called as `report(what, done, total)` while the work goes on.
     """
     if samples < 0 or kde_samples < 0:
         raise AemError("the number of samples must not be negative")

@@ -58,6 +58,13 @@ def whole_split(
         the other score on the same rows.
     theirs
         the other score on all B rows.
+
+    Returns
+    -------
+    mean : float
+        the estimate of the mean over all B rows.
+    two_se : float
+        twice its standard error; NaN if N is one.
     """
     n, total = len(ours), len(theirs)
     difference = (ours - beside).double()
@@ -69,9 +76,19 @@ def whole_split(
 
 
 def mean_and_two_se(values: Float[Tensor, " N"]) -> tuple[float | None, float | None]:
-    """The mean and twice its standard error, as JSON can hold them.
+    """Return the mean and twice its standard error, as JSON can hold them.
 
-    One value has no standard error; a mean of −inf is None, and so is what it spoils.
+    Parameters
+    ----------
+    values
+        one number per row.
+
+    Returns
+    -------
+    mean : float or None
+        None where a value is not finite.
+    two_se : float or None
+        None where the mean is, and for a single value.
     """
     x: NDArray[np.float64] = values.double().cpu().numpy()
     if not np.isfinite(x).all():
@@ -82,7 +99,17 @@ def mean_and_two_se(values: Float[Tensor, " N"]) -> tuple[float | None, float | 
 def describe_quadrature(
     columns: Columns, proposal: Float[Tensor, " B"], tolerance: float
 ) -> dict[str, Any]:
-    """The same with the errors that the quadrature states."""
+    """Describe scores by quadrature, with the errors that it states.
+
+    Parameters
+    ----------
+    columns
+        the fields of `Exact` on the first N rows of a split.
+    proposal
+        log densities of the proposal on all of its rows.
+    tolerance
+        the largest error that was asked for, in nats.
+    """
     record = describe(columns["log_prob"], proposal)
     exists = ~columns["log_prob"].isnan()
     error = columns["error"][exists]
@@ -100,7 +127,17 @@ def describe_quadrature(
 def describe_importance(
     columns: Columns, proposal: Float[Tensor, " B"], samples: int
 ) -> dict[str, Any]:
-    """The same with what the draws add to the mean: scatter, and a bias upwards."""
+    """Describe scores by importance sampling, with what the draws add: scatter, and a bias upwards.
+
+    Parameters
+    ----------
+    columns
+        the fields of `Estimate` on the first N rows of a split.
+    proposal
+        log densities of the proposal on all of its rows.
+    samples
+        draws per conditional that the scores took.
+    """
     bias = float(columns["bias"].mean())
     noise = 2 * math.sqrt(2 * bias / len(columns["bias"])) if bias >= 0 else math.nan
     added = {"samples": samples, "bias": bias, "noise_2se": noise}
@@ -108,7 +145,15 @@ def describe_importance(
 
 
 def difference(one: Columns, other: Columns) -> dict[str, Any]:
-    """The first score minus the second on the rows both have seen."""
+    """Describe the first score minus the second on the rows that both have seen.
+
+    Parameters
+    ----------
+    one
+        columns with a `log_prob`.
+    other
+        columns with another.
+    """
     rows = min(len(one["log_prob"]), len(other["log_prob"]))
     values = one["log_prob"][:rows] - other["log_prob"][:rows]
     values = values[values.isfinite()]
@@ -119,5 +164,11 @@ def difference(one: Columns, other: Columns) -> dict[str, Any]:
 
 
 def two_standard_errors(values: NDArray[np.float64]) -> float:
-    """Twice the standard error of the mean."""
+    """Return twice the standard error of the mean.
+
+    Parameters
+    ----------
+    values
+        two numbers at least.
+    """
     return float(2 * values.std(ddof=1) / len(values) ** 0.5)

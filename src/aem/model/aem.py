@@ -30,8 +30,10 @@ from aem.nn.transformer import CausalTransformer
 class AEM(nn.Module):
     """An autoregressive energy machine over D columns, in the units of the data.
 
-    Networks see standardised or whitened columns z, or columns as they are: `standardisation` is the
-    map. It is part of the model, and so are the means and deviations of a context.
+    Called, with a context or without, it gives an `AEMDistribution`. Networks see standardised or
+    whitened columns z, or columns as they are: `standardisation` is the map. It is part of the
+    model, and so are the means and deviations of a context. `for_data` builds a model for training
+    rows, `aem.fit` trains it and `aem.save_model` saves it.
 
     Parameters
     ----------
@@ -39,13 +41,29 @@ class AEM(nn.Module):
         sizes and forms of the networks; `features` must be given.
     standardisation
         the map from the units of the data to z; columns are left as they are without one.
-        `for_data` takes it from rows.
-    context_shift, context_scale
-        what is subtracted from the columns of a context, and what they are then divided by.
+    context_shift
+        what is subtracted from each column of a context; zero without any.
+    context_scale
+        what each column of a context is then divided by; one without any.
     frequencies
-        Fourier frequencies of each column, in units of z.
+        Fourier frequencies of each column, per unit of z; zero without any, as before loading.
     columns
         names of the columns; x1, x2 and so on without any.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from aem import AEM, ModelConfig, TrainConfig, fit
+    >>> x = torch.randn(300, 1)
+    >>> rows = torch.cat((x, x**2), -1).numpy()
+    >>> small = ModelConfig(hidden=16, blocks=1, energy_hidden=16, energy_blocks=1)
+    >>> model = AEM.for_data(small, rows, columns=["x", "y"])
+    >>> state = fit(model, rows[:250], rows[250:], TrainConfig(steps=20, device="cpu"), quiet=True)
+    >>> log_p, error = model().log_prob_and_error(torch.tensor([[1.0, 1.0]]))
+    >>> bool(error < 1e-3)
+    True
+    >>> model().sample((1000,)).shape
+    torch.Size([1000, 2])
     """
 
     context_shift: Tensor
@@ -140,7 +158,7 @@ class AEM(nn.Module):
         context: NDArray[np.floating] | None = None,
         columns: Sequence[str] = (),
     ) -> "AEM":
-        """A fresh model whose standardisation and frequencies fit the training rows.
+        """Build a fresh model whose standardisation and frequencies fit the training rows.
 
         Parameters
         ----------
@@ -188,7 +206,7 @@ class AEM(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
+        """The device that the model's parameters are on."""
         return self.standardisation.shift.device
 
     @property
@@ -197,17 +215,37 @@ class AEM(nn.Module):
         return self.standardisation.shift.dtype
 
     def standardise(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
-        """From the units of the data to what the networks see; float64 until the last rounding."""
+        """Map rows from the units of the data to what the networks see.
+
+        The arithmetic is in float64 until the last rounding.
+
+        Parameters
+        ----------
+        x
+            rows in the units of the data.
+        """
         return self.standardisation.forward(x)
 
     def in_units(self, z: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
-        """Back from what the networks see to the units of the data."""
+        """Map rows from what the networks see back to the units of the data.
+
+        Parameters
+        ----------
+        z
+            rows [B, D] as `standardise` returns them.
+        """
         return self.standardisation.inverse(z)
 
     def standardise_context(
         self, context: Float[Tensor, "*B Q"] | None
     ) -> Float[Tensor, "*B Q"] | None:
-        """The same for a context."""
+        """Map a context to what the networks see; None stays None.
+
+        Parameters
+        ----------
+        context
+            rows of the context, in their own units; finite.
+        """
         if context is None:
             return None
         if context.shape[-1] != self.config.context_features:
@@ -224,15 +262,28 @@ class AEM(nn.Module):
     def conditionals(
         self, z: Float[Tensor, "B D"], context: Float[Tensor, "B Q"] | None = None
     ) -> Conditionals:
-        """All D conditionals of standardised rows, in one pass of the ARNN."""
+        """Return all D conditionals of standardised rows, in one pass of the ARNN.
+
+        Parameters
+        ----------
+        z
+            rows [B, D] as `standardise` returns them.
+        context
+            the context of each row, standardised, where the model has one.
+        """
         past = self.snap(z)
         return self.interpret(self.arnn(past, context), past)
 
     def snap(self, z: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
-        """Standardised rows with discrete columns at the value they stand for, as they are read.
+        """Return standardised rows as networks read them: discrete columns at the value they stand for.
 
         A discrete column's density is spread over cells one step wide; where in its cell a value
         lies must tell nothing about the columns after it.
+
+        Parameters
+        ----------
+        z
+            rows [B, D] as `standardise` returns them.
         """
         if not self.config.lattice:
             return z
@@ -248,7 +299,17 @@ class AEM(nn.Module):
         past: Float[Tensor, "*C N"],
         feature: int | None = None,
     ) -> Conditionals:
-        """ARNN outputs [..., D, O], or those of one feature [..., O], as conditionals."""
+        """Turn outputs of the ARNN into conditionals.
+
+        Parameters
+        ----------
+        outputs
+            what the ARNN emits: [..., D, O] for all features, [..., O] for one.
+        past
+            the standardised rows it read: all columns, or those before the feature.
+        feature
+            number of the feature; None for all of them.
+        """
         phi, gamma = outputs.split((self.head.size, self.config.gamma), -1)
         frequencies = self.embedding.frequencies
         return Conditionals(
@@ -263,25 +324,54 @@ class AEM(nn.Module):
     def sequence(
         self, rows: int, context: Float[Tensor, "B Q"] | None = None
     ) -> "ConditionalSequence":
-        """The conditionals one after the other, for sampling."""
+        """Return the conditionals one after the other, for sampling.
+
+        Parameters
+        ----------
+        rows
+            how many rows are drawn together.
+        context
+            the context of each row, standardised, where the model has one.
+        """
         return ConditionalSequence(self, rows, context)
 
     def forward(self, context: Float[Tensor, "*B Q"] | None = None) -> AEMDistribution:
-        """The distribution p(x), or p(x | context) for each row of the context."""
+        """Return the distribution p(x), or p(x | context) for each row of the context.
+
+        Parameters
+        ----------
+        context
+            one context [Q] or rows of them [*B, Q], in their own units; None for a model without.
+
+        Returns
+        -------
+        AEMDistribution
+            a `torch.distributions.Distribution` of batch shape `*B` and event shape (D,).
+        """
         return AEMDistribution(self, context)
 
     @property
     def flat(self) -> bool:
-        """Whether the energy is the same everywhere, so that the proposal is all there is."""
+        """Whether the energy is the same everywhere, so that the model is its proposal."""
         return self.config.energy == "relative" and not bool(self.energy.final.weight.any())
 
     def in_double(self) -> "AEM":
-        """A float64 copy in evaluation mode, for exact scores."""
+        """Return a float64 copy in evaluation mode, for exact scores."""
         return copy.deepcopy(self).double().eval()
 
 
 class ConditionalSequence:
-    """Feature by feature: `next()` gives p(x_d | x_<d), `push(z_d)` fixes x_d."""
+    """Conditionals feature by feature: `next()` gives p(x_d | x_<d), `push(z_d)` fixes x_d.
+
+    Parameters
+    ----------
+    model
+        the model to draw from.
+    rows
+        B, how many rows go together.
+    context
+        the context of each row, standardised, or None.
+    """
 
     def __init__(self, model: AEM, rows: int, context: Tensor | None) -> None:
         self.model = model
@@ -289,12 +379,18 @@ class ConditionalSequence:
         self.past = torch.zeros(rows, model.config.features, dtype=model.dtype, device=model.device)
 
     def next(self) -> Conditionals:
-        """The conditional of the next feature for every row: batch shape [B]."""
+        """Return the conditional of the next feature for every row: batch shape [B]."""
         known = self.state.known
         return self.model.interpret(self.state.outputs(), self.past[:, :known], known).flatten()
 
     def push(self, z: Float[Tensor, " B"]) -> None:
-        """Fix the next feature."""
+        """Fix the next feature of every row.
+
+        Parameters
+        ----------
+        z
+            its standardised values.
+        """
         known = self.state.known
         self.past[:, known] = z
         self.past = self.model.snap(self.past)
@@ -302,7 +398,10 @@ class ConditionalSequence:
 
 
 def _standardisation(config: ModelConfig, x: NDArray[np.float64]) -> Affine:
-    """The map that fits training rows, in single precision; none where columns are seen as they are."""
+    """Fit the model's own map to training rows, in single precision.
+
+    Columns that are to be seen as they are get the identity.
+    """
     if not config.standardise:
         if np.abs(x).max() > REACH:
             raise AemError(

@@ -31,7 +31,26 @@ Method = Literal["exact", "inverse", "resample", "proposal"]
 class AEMDistribution(Distribution):
     """p(x), or p(x | context): what `model()` and `model(context)` return.
 
-    `batch_shape` is that of the context (one distribution a context row), `event_shape` is (D,).
+    `batch_shape` is that of the context (one distribution per row of it), `event_shape` is (D,).
+    Densities are in the units of the data and with respect to Lebesgue measure.
+
+    Parameters
+    ----------
+    model
+        the model; it must stay as it is once exact scores have been asked for.
+    context
+        one context [Q] or rows of them [*B, Q], in their own units; None for a model without.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from aem import AEM, ModelConfig
+    >>> distribution = AEM(ModelConfig(features=3))()
+    >>> log_p, error = distribution.log_prob_and_error(torch.zeros(5, 3))  # nats
+    >>> log_p.shape, bool((error < 1e-3).all())
+    (torch.Size([5]), True)
+    >>> distribution.sample((1000,)).shape
+    torch.Size([1000, 3])
     """
 
     arg_constraints: dict[str, constraints.Constraint] = {}  # noqa: RUF012
@@ -47,7 +66,7 @@ class AEMDistribution(Distribution):
 
     @property
     def support(self) -> constraints.Constraint:
-        """The whole space."""
+        """The whole space, as a constraint."""
         return constraints.real_vector
 
     @cached_property
@@ -76,9 +95,15 @@ class AEMDistribution(Distribution):
         return rows, context.reshape(-1, context.shape[-1]), shape
 
     def log_prob(self, value: Float[Tensor, "*B D"]) -> Float[Tensor, "*B"]:
-        """Log density in the units of the data, to 1e-3 nats (`log_prob_and_error` for others).
+        """Return log densities in the units of the data, to 1e-3 nats.
 
-        In training mode this is the differentiable importance-sampling estimate with 20 nodes.
+        In training mode this is the differentiable importance-sampling estimate with 20 nodes. For
+        other tolerances, and for the error, there is `log_prob_and_error`.
+
+        Parameters
+        ----------
+        value
+            rows; their shape is broadcast with that of the context.
         """
         if self.model.training:
             rows, context, shape = self._rows(value)
@@ -89,7 +114,24 @@ class AEMDistribution(Distribution):
     def estimate(
         self, rows: Float[Tensor, "B D"], context: Float[Tensor, "B Q"] | None, nodes: int = 20
     ) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B D"]]:
-        """(log p̂, log q) by conditional with S random nodes, differentiable, as in training."""
+        """Estimate log densities by conditional with random nodes, differentiably, as in training.
+
+        Parameters
+        ----------
+        rows
+            rows in the units of the data.
+        context
+            the context of each row, in its own units, or None.
+        nodes
+            S, the number of draws of the proposal per conditional.
+
+        Returns
+        -------
+        log_p : tensor [B, D]
+            importance-sampling estimates of log p(x_d | x_<d).
+        log_q : tensor [B, D]
+            log densities of the proposal.
+        """
         model = self.model
         z = model.standardise(rows)
         conditionals = model.conditionals(z, model.standardise_context(context))
@@ -100,10 +142,24 @@ class AEMDistribution(Distribution):
     def log_prob_and_error(
         self, value: Float[Tensor, "*B D"], tolerance: float | None = None
     ) -> tuple[Float[Tensor, "*B"], Float[Tensor, "*B"]]:
-        """Log density and its estimated error, both in nats, by quadrature.
+        """Compute log densities by quadrature, with their errors.
 
         Rows whose tolerance could not be met are named in an `AccuracyWarning`; their errors are
         what was reached.
+
+        Parameters
+        ----------
+        value
+            rows in the units of the data; their shape is broadcast with that of the context.
+        tolerance
+            largest error per row, in nats; 1e-3 without one.
+
+        Returns
+        -------
+        log_prob : tensor [*B]
+            log density of each row, in nats.
+        error : tensor [*B]
+            its estimated error, in nats.
         """
         _, _, shape = self._rows(value)
         settings = with_tolerance(Quadrature(), tolerance)
@@ -115,7 +171,15 @@ class AEMDistribution(Distribution):
 
     @torch.no_grad()
     def scores(self, value: Float[Tensor, "*B D"], settings: Quadrature | None = None) -> Scores:
-        """Everything the quadrature knows about each conditional of each row (rows flattened)."""
+        """Return all that the quadrature knows about each conditional of each row, with rows flattened.
+
+        Parameters
+        ----------
+        value
+            rows in the units of the data.
+        settings
+            tolerance, nodes and memory; the defaults of `Quadrature` without any.
+        """
         rows, context, _ = self._rows(value)
         return score(self._double, rows, context, settings or Quadrature())
 
@@ -123,10 +187,22 @@ class AEMDistribution(Distribution):
     def conditionals(
         self, value: Float[Tensor, "*B D"], settings: Quadrature | None = None
     ) -> list[Conditional]:
-        """p(x_d | x_<d) for each feature d, as objects that know densities, quantiles and regions.
+        """Return p(x_d | x_<d) for each feature d, with densities, quantiles and regions.
 
-        >>> price = model().conditionals(row)[2]
-        >>> price.mean(), price.quantile(torch.tensor([0.05, 0.95])), price.pit()
+        Parameters
+        ----------
+        value
+            rows in the units of the data: the columns before d are what is given.
+        settings
+            tolerance (per row, shared by its columns), nodes and memory.
+
+        Examples
+        --------
+        >>> import torch
+        >>> from aem import AEM, ModelConfig
+        >>> third = AEM(ModelConfig(features=3))().conditionals(torch.zeros(5, 3))[2]
+        >>> third.mean().shape, third.quantile(torch.tensor([0.05, 0.95])).shape
+        (torch.Size([5]), torch.Size([5, 2]))
         """
         rows, context, shape = self._rows(value)
         model = self._double
@@ -152,9 +228,14 @@ class AEMDistribution(Distribution):
 
     @torch.no_grad()
     def cdf(self, value: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
-        """u_d = F(x_d | x_<d), the PIT values of each row: uniform if the model is right.
+        """Return u_d = F(x_d | x_<d), the PIT values of each row: uniform if the model is right.
 
         This is Rosenblatt's transform; `icdf` is its inverse.
+
+        Parameters
+        ----------
+        value
+            rows in the units of the data.
         """
         rows, context, shape = self._rows(value)
         u = sampling.pit(self._double, rows.double(), self._doubled(context), Quadrature())
@@ -162,7 +243,13 @@ class AEMDistribution(Distribution):
 
     @torch.no_grad()
     def icdf(self, value: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
-        """Rows from u ∈ (0, 1)^D, feature by feature (the inverse of Rosenblatt's transform)."""
+        """Return rows from u ∈ (0, 1)^D, feature by feature (the inverse of Rosenblatt's transform).
+
+        Parameters
+        ----------
+        value
+            the values u of the conditional CDFs, D per row.
+        """
         u, context, shape = self._rows(value)
         if not bool(((u >= 0) & (u <= 1)).all()):
             raise AemError("icdf needs probabilities between 0 and 1")
@@ -188,13 +275,13 @@ class AEMDistribution(Distribution):
         Parameters
         ----------
         sample_shape
-            How many rows; a batch of them for each row of the context.
+            how many rows; as many for each row of the context.
         method
             "exact" draws by rejection, or by inverting the CDFs where there is nothing to accept
             against; "inverse" always by inversion, in float64; "resample" as the paper does, which
             is exact only in the limit of many proposals; "proposal" from the proposal alone.
         proposals
-            How many draws of the proposal each resampled value is chosen from.
+            how many draws of the proposal each resampled value is chosen from.
         """
         shape, how = torch.Size(sample_shape) + self.batch_shape, Drawing(method, proposals)
         context = self.context

@@ -40,7 +40,15 @@ def save_model(model: AEM, path: str | Path, **about: Any) -> None:
 
 
 def content(model: AEM, kind: str = "model") -> dict[str, Any]:
-    """Return the metadata of a file that holds a model of columns as they are."""
+    """Return the metadata of a file that holds a model of columns as they are.
+
+    Parameters
+    ----------
+    model
+        a model whose columns are those of the file.
+    kind
+        what else the file is, where it is more than a model.
+    """
     return {
         **header(kind),
         "columns": [{"name": name, "kind": NUMBER} for name in model.columns],
@@ -50,12 +58,21 @@ def content(model: AEM, kind: str = "model") -> dict[str, Any]:
 
 
 def model_entry(model: AEM) -> dict[str, Any]:
-    """Return what a file says of a model besides its weights."""
+    """Return what a file says of a model besides its weights.
+
+    Parameters
+    ----------
+    model
+        a model whose columns are those of the file.
+    """
     return {"config": to_mapping(model.config)}
 
 
 def load_model(path: str | Path, device: str | torch.device = "cpu") -> AEM:
     """Load a model in evaluation mode. No code in the file is ever run.
+
+    Some models do not read the columns of their table as they are; those are loaded with
+    `aem.TableModel.load`, and are refused here.
 
     Parameters
     ----------
@@ -63,8 +80,6 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> AEM:
         a file that `save_model`, `aem fit` or `aem reproduce` wrote.
     device
         where the model will be.
-
-    Some models do not read the columns of their table as they are; those are `aem.TableModel`s.
     """
     path = Path(path)
     tensors, metadata = read_tensors(path, *OF_A_TABLE)
@@ -84,7 +99,19 @@ def read_model(
     columns: Sequence[str],
     device: str | torch.device = "cpu",
 ) -> AEM:
-    """Build a model from what a file holds of it."""
+    """Build a model from what a file holds of it.
+
+    Parameters
+    ----------
+    entry
+        the file's `model` key.
+    tensors
+        the weights by name.
+    columns
+        names of the columns as the model reads them.
+    device
+        where the model will be.
+    """
     config = as_mapping(as_mapping(entry, "model")["config"], "config")
     model = AEM(_read_config(config), columns=columns)
     model.to(tensors["standardisation.shift"].dtype).load_state_dict(tensors)
@@ -101,7 +128,13 @@ def _read_config(given: dict[str, Any]) -> ModelConfig:
 
 
 def read_columns(entries: Any) -> list[dict[str, Any]]:
-    """Check the names and kinds of columns as a file holds them."""
+    """Check the names and kinds of columns as a file holds them.
+
+    Parameters
+    ----------
+    entries
+        the file's `columns` key.
+    """
     if not isinstance(entries, list) or not all(_is_column(entry) for entry in entries):
         raise AemError("'columns' is not a list of columns, each with a name and a kind")
     twice = [name for name, count in Counter(e["name"] for e in entries).items() if count > 1]
@@ -115,7 +148,13 @@ def _is_column(entry: Any) -> bool:
 
 
 def model_information(path: str | Path) -> dict[str, Any]:
-    """Return all that a file of models says about itself, without building any."""
+    """Return all that a file of models says about itself, without building any.
+
+    Parameters
+    ----------
+    path
+        a file that `save_model`, `aem fit` or `aem reproduce` wrote.
+    """
     metadata = read_tensors(Path(path), *OF_A_TABLE, "ensemble")[1]
     with blaming_file(Path(path), "model"):
         return {**metadata, "about": as_mapping(metadata.get("about") or {}, "about")}

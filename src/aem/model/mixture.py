@@ -41,19 +41,41 @@ SETTLED = 1e-4  # nats per row that an iteration must gain to go on
 
 @dataclass(frozen=True)
 class JointMixture:
-    """K Gaussians over D standardised columns: log weights, means, lower Cholesky factors."""
+    """A mixture of K Gaussians over D standardised columns.
 
-    log_weights: Array  # [K]
-    means: Array  # [K, D]
-    factors: Array  # [K, D, D]
+    Parameters
+    ----------
+    log_weights
+        log weights [K].
+    means
+        means [K, D].
+    factors
+        lower Cholesky factors [K, D, D] of the covariances.
+    """
+
+    log_weights: Array
+    means: Array
+    factors: Array
 
     def log_prob(self, z: Array) -> Array:
-        """Log density of each row."""
+        """Return the log density of each row.
+
+        Parameters
+        ----------
+        z
+            standardised rows [B, D].
+        """
         density: Array = logsumexp(self.by_component(z), axis=1)
         return density
 
     def by_component(self, z: Array) -> Array:
-        """Log densities [B, K] of each row and component, with its weight."""
+        """Return log densities [B, K] of each row and component, each with the component's weight.
+
+        Parameters
+        ----------
+        z
+            standardised rows [B, D].
+        """
         terms = np.empty((len(z), len(self.log_weights)))
         constant = 0.5 * z.shape[1] * math.log(2 * math.pi)
         identity = np.eye(z.shape[1])
@@ -64,7 +86,13 @@ class JointMixture:
         return terms + self.log_weights
 
     def by_column(self, z: Array) -> Array:
-        """Log densities [B, D] of each column by itself."""
+        """Return log densities [B, D] of each column by itself, without the others.
+
+        Parameters
+        ----------
+        z
+            standardised rows [B, D].
+        """
         scales = np.sqrt(np.square(self.factors).sum(-1))
         density = np.empty(z.shape)
         for d in range(z.shape[1]):
@@ -73,7 +101,13 @@ class JointMixture:
         return density - 0.5 * math.log(2 * math.pi)
 
     def blurred(self, deviation: float) -> "JointMixture":
-        """The distribution of rows with normal noise added to every column."""
+        """Return the distribution of rows with normal noise added to every column.
+
+        Parameters
+        ----------
+        deviation
+            standard deviation of the noise, in standardised units.
+        """
         covariances = self.factors @ self.factors.transpose(0, 2, 1)
         covariances += deviation**2 * np.eye(self.means.shape[1])
         factors: Array = np.linalg.cholesky(covariances).astype(np.float64)
@@ -81,7 +115,13 @@ class JointMixture:
 
     @staticmethod
     def pooled(mixtures: Sequence["JointMixture"]) -> "JointMixture":
-        """Equal parts of several mixtures."""
+        """Return the mixture of several mixtures in equal parts.
+
+        Parameters
+        ----------
+        mixtures
+            mixtures of the same columns.
+        """
         return JointMixture(
             np.concatenate([m.log_weights for m in mixtures]) - math.log(len(mixtures)),
             np.concatenate([m.means for m in mixtures]),
@@ -89,7 +129,13 @@ class JointMixture:
         )
 
     def repeated(self, copies: int) -> "JointMixture":
-        """The same with every component but the last, the wide one, as several equal ones."""
+        """Return the same density, every component but the last, wide one cut into several equal ones.
+
+        Parameters
+        ----------
+        copies
+            how many equal components stand for each.
+        """
         weights = np.append(
             np.repeat(self.log_weights[:-1] - math.log(copies), copies), self.log_weights[-1]
         )
@@ -98,7 +144,13 @@ class JointMixture:
         return JointMixture(weights, means, factors)
 
     def with_wide_component(self, z: Array) -> "JointMixture":
-        """The same and, with a small share, the shape of the whole table many times enlarged."""
+        """Return the mixture with, at a small share, the shape of the whole table many times enlarged.
+
+        Parameters
+        ----------
+        z
+            the standardised rows whose shape that is.
+        """
         wide = np.linalg.cholesky(np.cov(z.T).reshape(z.shape[1], -1) + 0.1 * np.eye(z.shape[1]))
         return JointMixture(
             np.append(self.log_weights + math.log1p(-WIDE_SHARE), math.log(WIDE_SHARE)),
@@ -108,7 +160,7 @@ class JointMixture:
 
 
 def _products(rows: Array, matrix: Array) -> Array:
-    """A matrix times each row, whatever rows surround it."""
+    """Return a matrix times each row, each row's result independent of the other rows."""
     found: Array = linear(torch.from_numpy(rows), torch.from_numpy(matrix), block=MANY).numpy()
     return found
 
@@ -118,6 +170,13 @@ class MixtureRows:
 
     A log density of a Gaussian is linear in the products of a row's columns, and so are the moments
     of a component. Where these are too many to keep, components are taken one by one.
+
+    Parameters
+    ----------
+    z
+        standardised rows [B, D]; of very many a part is taken at random.
+    seed
+        decides which part.
     """
 
     def __init__(self, z: Array, seed: int) -> None:
@@ -131,18 +190,32 @@ class MixtureRows:
         self._starts: dict[tuple[int, int], NDArray[np.int32]] = {}
 
     def clusters(self, count: int, seed: int) -> NDArray[np.int32]:
-        """Where expectation maximisation starts."""
+        """Return the cluster of each row that expectation maximisation starts from (k-means).
+
+        Parameters
+        ----------
+        count
+            the number of clusters.
+        seed
+            of k-means; results are kept by count and seed.
+        """
         if (count, seed) not in self._starts:
             found = KMeans(count, n_init=1, random_state=seed).fit_predict(self.z)
             self._starts[count, seed] = found
         return self._starts[count, seed]
 
     def blocks(self) -> list[slice]:
-        """Rows that are treated together."""
+        """Return the slices of rows that threads treat together."""
         return [slice(start, start + BLOCK) for start in range(0, len(self.z), BLOCK)]
 
     def log_densities(self, mixture: JointMixture) -> LogDensities:
-        """Of each row and component, with its weight: a function of a block."""
+        """Return a function from a block of rows to log densities by component, weights included.
+
+        Parameters
+        ----------
+        mixture
+            a mixture of the same columns.
+        """
         if self.products is None:
             return lambda block: mixture.by_component(self.z[block])
         lower, upper = self.pairs
@@ -159,7 +232,24 @@ class MixtureRows:
         return lambda block: products[block] @ coefficients
 
     def moments(self, shares: Array, block: slice) -> Moments:
-        """Counts [K], sums [K, D] and sums of products [K, D, D] of rows shared out like this."""
+        """Return the moments of the components that rows are shared out to.
+
+        Parameters
+        ----------
+        shares
+            how much of each row of the block is each component's [B, K].
+        block
+            which rows the shares belong to.
+
+        Returns
+        -------
+        counts : array [K]
+            how many rows each component has.
+        sums : array [K, D]
+            their sums.
+        products : array [K, D, D]
+            the sums of their products.
+        """
         columns = self.z.shape[1]
         if self.products is None:
             z = self.z[block]
@@ -175,7 +265,21 @@ class MixtureRows:
 def fit_mixture(
     z: Array | MixtureRows, components: int, prior: float, seed: int, iterations: int = ITERATIONS
 ) -> JointMixture:
-    """Fit K Gaussians to standardised rows; `prior` is how many rows the shared shape counts for."""
+    """Fit K Gaussians to standardised rows by expectation maximisation.
+
+    Parameters
+    ----------
+    z
+        standardised rows [B, D], or `MixtureRows` where several mixtures are fitted to the same.
+    components
+        K, the number of Gaussians.
+    prior
+        how many rows the covariance that components share counts for in each: more shrinks harder.
+    seed
+        of the clusters that the fit starts from.
+    iterations
+        most iterations; the fit stops earlier once it has settled.
+    """
     rows = z if isinstance(z, MixtureRows) else MixtureRows(z, seed)
     first = np.eye(components)[rows.clusters(components, seed)]
 
@@ -205,7 +309,7 @@ def _expect(rows: MixtureRows, mixture: JointMixture) -> tuple[Moments, float]:
 
 
 def _total(moments: Iterable[Moments]) -> Moments:
-    """Of all blocks, added in their order."""
+    """Add up the moments of all blocks, in their order."""
     counts, sums, products = zip(*moments, strict=True)
     return sum(counts), sum(sums), sum(products)
 
@@ -237,10 +341,17 @@ def _maximise(moments: Moments, rows: int, prior: float) -> JointMixture:
 
 
 def central_rows(x: Array, share: float) -> NDArray[np.bool_]:
-    """Which rows remain when the given share that one Gaussian finds least likely is left out.
+    """Return which rows remain without the share that one Gaussian finds least likely.
 
     Outliers that stand together would earn a component of their own; a single Gaussian has none to
     give, and fitted again to the rows that remain it no longer leans towards them.
+
+    Parameters
+    ----------
+    x
+        rows [B, D] in any units.
+    share
+        the share of rows to leave out.
     """
     kept = np.ones(len(x), dtype=bool)
     spread = x.std(0)

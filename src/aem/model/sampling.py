@@ -36,8 +36,8 @@ Sampler = Callable[[Conditionals], Float[Tensor, " B"]]  # one draw of each cond
 BLOCK = {"cpu": 2**13, "cuda": 2**14}
 FEWEST_ROWS, BLOCKS = 2**10, 4
 MOST_ROUNDS = 200
-MOST_TRIES = 64  # of a value a round
-BUSY = {"cuda": 2**17}  # points a round, at least: fewer leave the device idle
+MOST_TRIES = 64  # of a value per round
+BUSY = {"cuda": 2**17}  # points per round, at least: fewer leave the device idle
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ class Drawing:
     Parameters
     ----------
     method
-        one of `SAMPLERS`.
+        "exact", "inverse", "resample" or "proposal", as in `AEMDistribution.sample`.
     proposals
-        draws of the proposal that *resample* chooses each value from.
+        draws of the proposal that "resample" chooses each value from.
     """
 
     method: str = "exact"
@@ -63,7 +63,7 @@ class Drawing:
 
     @property
     def nodes(self) -> int:
-        """How many a value takes at a time."""
+        """How many nodes a value takes at a time."""
         return self.proposals if self.method == "resample" else 1
 
     def __call__(self, conditionals: Conditionals) -> Float[Tensor, " B"]:
@@ -76,7 +76,19 @@ class Drawing:
 def draw(
     model: "AEM", rows: int, context: Float[Tensor, "B Q"] | None, how: Drawing
 ) -> Float[Tensor, "B D"]:
-    """Draw standardised rows, a block at a time."""
+    """Draw standardised rows, a block at a time.
+
+    Parameters
+    ----------
+    model
+        the model to draw from.
+    rows
+        how many rows.
+    context
+        the context of each row, standardised, or None.
+    how
+        how values are drawn from conditionals.
+    """
 
     def some(block: slice) -> Tensor:
         own = None if context is None else context[block]
@@ -95,7 +107,16 @@ def draw_block(
 ) -> Float[Tensor, "B D"]:
     """Draw standardised rows column by column, each given those before.
 
-    `draw` draws from the conditionals of a column, whose number it is told.
+    Parameters
+    ----------
+    model
+        the model to draw from.
+    rows
+        how many rows; they fit into memory together.
+    context
+        the context of each row, standardised, or None.
+    draw
+        a function of a column's number and its conditionals that draws one value from each.
     """
     sequence = model.sequence(rows, context)
     columns = []
@@ -109,10 +130,21 @@ def draw_block(
 def drawn_in_blocks(
     draw: Callable[[slice], Drawn], rows: int, device: torch.device, nodes: int = 1
 ) -> Iterator[Drawn]:
-    """What `draw` makes of each block of so many rows, each from a random stream of its own.
+    """Yield what `draw` makes of each block of so many rows, each from a random stream of its own.
 
-    How rows are cut into blocks and what their streams are depends on no number of threads. Blocks
-    are smaller where a row takes more `nodes` at a time than resampling usually does.
+    How rows are cut into blocks and what their streams are depends on no number of threads.
+
+    Parameters
+    ----------
+    draw
+        what is done with a block, a slice of the rows.
+    rows
+        how many rows there are.
+    device
+        where they are drawn.
+    nodes
+        how many nodes a value takes at a time; blocks are smaller where that is more than
+        resampling usually takes.
     """
     size = max(BLOCK[device.type] * RESAMPLED // max(nodes, RESAMPLED), 1)
     if device.type == "cpu":
@@ -128,19 +160,41 @@ def drawn_in_blocks(
 
 
 def proposal_draws(conditionals: Conditionals, count: int) -> Float[Tensor, "B S"]:
-    """S iid draws of each proposal."""
+    """Draw independently from each proposal.
+
+    Parameters
+    ----------
+    conditionals
+        a flat batch.
+    count
+        S, how many draws from each.
+    """
     like = conditionals.proposal.batch
     u = uniforms((*like.shape, count), like)
     return conditionals.proposal.transport(u)
 
 
 def from_proposal(conditionals: Conditionals) -> Float[Tensor, " B"]:
-    """One draw of each proposal."""
+    """Draw one value from each proposal.
+
+    Parameters
+    ----------
+    conditionals
+        a flat batch.
+    """
     return proposal_draws(conditionals, 1)[:, 0]
 
 
 def by_resampling(conditionals: Conditionals, proposals: int = RESAMPLED) -> Float[Tensor, " B"]:
-    """One of N proposal draws, chosen by its importance weight (sampling importance resampling)."""
+    """Choose one of N proposal draws by its importance weight (sampling importance resampling).
+
+    Parameters
+    ----------
+    conditionals
+        a flat batch.
+    proposals
+        N, the number of draws that each value is chosen from.
+    """
     y = proposal_draws(conditionals, proposals)
     log_w = conditionals.log_weight(y)
     shares = (log_w - log_w.amax(-1, keepdim=True)).exp()
@@ -149,7 +203,13 @@ def by_resampling(conditionals: Conditionals, proposals: int = RESAMPLED) -> Flo
 
 
 def by_rejection(conditionals: Conditionals) -> Float[Tensor, " B"]:
-    """Propose until accepted; exact, because the relative form has w ≤ 1."""
+    """Propose until accepted; exact, because the relative form has w ≤ 1.
+
+    Parameters
+    ----------
+    conditionals
+        a flat batch with relative energies.
+    """
     if conditionals.form != "relative":
         return by_inversion(conditionals)
     result = torch.empty_like(conditionals.proposal.batch)
@@ -176,7 +236,13 @@ def by_rejection(conditionals: Conditionals) -> Float[Tensor, " B"]:
 
 
 def by_inversion(conditionals: Conditionals) -> Float[Tensor, " B"]:
-    """Exact by inverting the CDF, computed in float64."""
+    """Draw one value of each conditional by inverting its CDF, computed in float64.
+
+    Parameters
+    ----------
+    conditionals
+        a flat batch.
+    """
     like = conditionals.proposal.batch
     settings = Quadrature()
     conditionals = conditionals.double()
@@ -189,8 +255,19 @@ def by_inversion(conditionals: Conditionals) -> Float[Tensor, " B"]:
 class KeptPanels:
     """Blocks of rows whose panels fit into memory together: a few at first, then as those before say.
 
-    How many panels a CDF takes is known only afterwards: ten for a smooth energy, ten thousand for a
-    comb.
+    How many panels a CDF takes is known only afterwards: ten for a smooth energy, ten thousand for
+    a comb.
+
+    Parameters
+    ----------
+    model
+        the model that the rows pass through.
+    rows
+        how many rows there are.
+    settings
+        says how much memory there is.
+    device
+        where the panels are.
     """
 
     FEW = 64
@@ -202,13 +279,21 @@ class KeptPanels:
         self.start, self.size = 0, min(self.FEW, self.most)
 
     def next(self) -> slice:
-        """The rows that come next."""
+        """Return the rows that come next."""
         block = slice(self.start, self.start + self.size)
         self.start, self.size = block.stop, min(2 * self.size, self.most)
         return block
 
     def seen(self, cdf: PanelCDF, rows: int) -> None:
-        """What so many rows have taken."""
+        """Choose the size of the next block by what this one has taken.
+
+        Parameters
+        ----------
+        cdf
+            the CDFs of one column of the block.
+        rows
+            how many rows the block has.
+        """
         fit = self.panels * rows // max(len(cdf.panels), 1)
         self.size = max(min(self.size, fit), 1)
 
@@ -219,7 +304,19 @@ def invert(
     context: Float[Tensor, "B Q"] | None,
     settings: Quadrature,
 ) -> Float[Tensor, "B D"]:
-    """Standardised rows whose conditional CDFs have the values u (float64 model and context)."""
+    """Return standardised rows whose conditional CDFs have the values u.
+
+    Parameters
+    ----------
+    model
+        the model, in float64.
+    u
+        values of the conditional CDFs, in [0, 1].
+    context
+        the context of each row, standardised, or None.
+    settings
+        tolerance per row, nodes and memory of the quadrature.
+    """
     parts: list[Tensor] = []
     tolerance = settings.tolerance / u.shape[1]
     sizes = KeptPanels(model, len(u), settings, u.device)
@@ -256,7 +353,19 @@ def pit(
     context: Float[Tensor, "B Q"] | None,
     settings: Quadrature,
 ) -> Float[Tensor, "B D"]:
-    """F(x_d | x_<d) of rows in the units of the data (float64 model, rows and context)."""
+    """Return F(x_d | x_<d) of rows.
+
+    Parameters
+    ----------
+    model
+        the model, in float64.
+    rows
+        rows in the units of the data, float64.
+    context
+        the context of each row, in its own units, float64, or None.
+    settings
+        tolerance per row, nodes and memory of the quadrature.
+    """
     parts: list[Tensor] = []
     sizes = KeptPanels(model, len(rows), settings, rows.device)
     while not parts or sizes.start < len(rows):

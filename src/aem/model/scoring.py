@@ -33,14 +33,32 @@ BlockResult = TypeVar("BlockResult")
 
 @dataclass(frozen=True)
 class Scores:
-    """Log densities of B rows by conditional, with the error of each normaliser."""
+    """Log densities of B rows by conditional, with the error of each normaliser.
+
+    Parameters
+    ----------
+    log_prob
+        log p(x_d | x_<d) in the units of the data; their sum is the row's.
+    error
+        estimated error of each, in nats.
+    log_proposal
+        the proposal's log q(x_d | x_<d), in the same units.
+    log_z
+        log normaliser relative to the proposal.
+    outside
+        share of the normaliser where the proposal never draws.
+    nodes
+        evaluations that the normaliser took; rows that share a conditional share its nodes.
+    converged
+        whether the tolerance was met.
+    """
 
     log_prob: Float[Tensor, "B D"]
     error: Float[Tensor, "B D"]
     log_proposal: Float[Tensor, "B D"]
     log_z: Float[Tensor, "B D"]
-    outside: Float[Tensor, "B D"]  # share of Z where the proposal never draws
-    nodes: Int[Tensor, "B D"]  # of the normaliser; rows that share a conditional share its nodes
+    outside: Float[Tensor, "B D"]
+    nodes: Int[Tensor, "B D"]
     converged: Bool[Tensor, "B D"]
 
     @property
@@ -50,11 +68,25 @@ class Scores:
 
     @staticmethod
     def concatenate(parts: list["Scores"]) -> "Scores":
-        """The scores of all rows."""
+        """Put the scores of blocks of rows one below the other.
+
+        Parameters
+        ----------
+        parts
+            the scores of each block, in order.
+        """
         return Scores(*(torch.cat([getattr(p, f.name) for p in parts]) for f in fields(Scores)))
 
     def warn(self, tolerance: float) -> None:
-        """Say which rows are less accurate than asked for, and which have mass nobody sampled."""
+        """Say which rows are less accurate than asked for, and which have mass nobody sampled.
+
+        Both are `AccuracyWarning`s.
+
+        Parameters
+        ----------
+        tolerance
+            what was asked for, in nats per row.
+        """
         warn_inexact(~self.converged.all(-1), self.error.sum(-1), tolerance)
         outside = self.outside.sum(-1)
         unseen = outside > tolerance
@@ -66,7 +98,17 @@ class Scores:
 
 
 def warn_inexact(inexact: Bool[Tensor, " B"], error: Float[Tensor, " B"], tolerance: float) -> None:
-    """Say which rows have a larger error than was asked for, if any has."""
+    """Say which rows have a larger error than was asked for, if any has.
+
+    Parameters
+    ----------
+    inexact
+        which rows have.
+    error
+        estimated error of each row, in nats.
+    tolerance
+        what was asked for, in nats per row.
+    """
     if bool(inexact.any()):
         _warn(
             f"the tolerance of {tolerance:g} nats was not met within the node budget for "
@@ -75,7 +117,7 @@ def warn_inexact(inexact: Bool[Tensor, " B"], error: Float[Tensor, " B"], tolera
 
 
 def _rows(which: Bool[Tensor, " B"]) -> str:
-    """'3 of 10 rows (2, 5, 7)'."""
+    """Name rows as in '3 of 10 rows (2, 5, 7)'."""
     numbers = which.nonzero()[:, 0].tolist()
     listed = ", ".join(map(str, numbers[:NAMED])) + (", …" if len(numbers) > NAMED else "")
     return f"{len(numbers)} of {len(which)} rows ({listed})"
@@ -86,7 +128,19 @@ def _warn(message: str) -> None:
 
 
 def blocks(model: "AEM", rows: int, memory: int, most: int | None = None) -> Iterator[slice]:
-    """Rows whose pass through the ARNN, and whose parameters, fit into the memory, or fewer."""
+    """Cut rows into blocks whose pass through the ARNN, and whose parameters, fit into memory.
+
+    Parameters
+    ----------
+    model
+        the model they pass through.
+    rows
+        how many rows there are.
+    memory
+        bytes that a block may take.
+    most
+        the most rows of a block, whatever the memory.
+    """
     config = model.config
     outputs = model.head.size + config.gamma + config.energy_hidden
     width = 1 + 2 * config.frequencies
@@ -97,7 +151,15 @@ def blocks(model: "AEM", rows: int, memory: int, most: int | None = None) -> Ite
 
 
 def context_groups(rows: int, context: Float[Tensor, "B Q"] | None) -> Int[Tensor, " B"]:
-    """A number a row: rows with equal contexts have the same one."""
+    """Number rows so that those with equal contexts have the same number.
+
+    Parameters
+    ----------
+    rows
+        how many rows there are.
+    context
+        the context of each row; without one all rows are of one group.
+    """
     if context is None:
         return torch.zeros(rows, dtype=torch.long)
     groups = torch.zeros(rows, dtype=torch.long, device=context.device)
@@ -107,7 +169,15 @@ def context_groups(rows: int, context: Float[Tensor, "B Q"] | None) -> Int[Tenso
 
 
 def split_groups(groups: Int[Tensor, " B"], column: Float[Tensor, " B"]) -> Int[Tensor, " B"]:
-    """The same for one more column: rows stay together if they agree there too."""
+    """Split groups by the values of one more column: rows stay together if they agree there too.
+
+    Parameters
+    ----------
+    groups
+        the number of each row's group.
+    column
+        the column's value in each row.
+    """
     _, values = column.unique(return_inverse=True)
     finer: Tensor
     _, finer = (groups * (len(column) + 1) + values).unique(return_inverse=True)
@@ -117,10 +187,17 @@ def split_groups(groups: Int[Tensor, " B"], column: Float[Tensor, " B"]) -> Int[
 def shared_pasts(
     z: Float[Tensor, "B D"], context: Float[Tensor, "B Q"] | None
 ) -> Iterator[Int[Tensor, " B"]]:
-    """For each feature, a number a row: rows with equal x_<d and context have the same one.
+    """Yield for each feature the groups of rows with equal x_<d and context.
 
     Such rows share a conditional. Without a context all rows share the first one; the rows of a
     grid share nearly all.
+
+    Parameters
+    ----------
+    z
+        rows as `AEM.standardise` returns them.
+    context
+        the context of each row, or None.
     """
     groups = context_groups(len(z), context).to(z.device)
     for column in z.unbind(-1):
@@ -136,7 +213,28 @@ def solve(
     *,
     keep_panels: bool = False,
 ) -> tuple[Normalizer, Int[Tensor, "B D"]]:
-    """The normalisers of rows' distinct conditionals, and which of them is whose."""
+    """Compute the normalisers of the distinct conditionals among those of rows.
+
+    Parameters
+    ----------
+    flat
+        all conditionals of the rows, with one batch axis of B · D.
+    z
+        rows as `AEM.standardise` returns them.
+    context
+        the context of each row, standardised, or None.
+    settings
+        how exactly; the tolerance per row is shared by its conditionals.
+    keep_panels
+        whether to keep the panels that CDFs need.
+
+    Returns
+    -------
+    normalizer : Normalizer
+        the normalisers of the distinct conditionals.
+    owner : tensor [B, D]
+        for each row and feature the number of its conditional among them.
+    """
     features = z.shape[1]
     chosen, owner, count = [], [], 0
     for d, groups in enumerate(shared_pasts(z, context)):
@@ -157,7 +255,21 @@ def score_block(
     settings: Quadrature,
     first_row: int = 0,
 ) -> Scores:
-    """Score rows in the units of the data with a float64 model."""
+    """Score rows in the units of the data with a float64 model.
+
+    Parameters
+    ----------
+    model
+        the model, in float64 (`AEM.in_double`).
+    rows
+        rows that fit into memory together.
+    context
+        the context of each row, in its own units, or None.
+    settings
+        tolerance per row, nodes and memory of the quadrature.
+    first_row
+        number of the first of these rows, for messages.
+    """
     z = model.standardise(rows.double())
     context = model.standardise_context(None if context is None else context.double())
     flat = model.conditionals(z, context).flatten()
@@ -172,7 +284,23 @@ def score_conditionals(
     settings: Quadrature,
     first_row: int = 0,
 ) -> Scores:
-    """Score standardised rows whose conditionals are known already."""
+    """Score standardised rows whose conditionals are known already.
+
+    Parameters
+    ----------
+    model
+        the model, in float64.
+    flat
+        all conditionals of the rows, with one batch axis.
+    z
+        rows as `AEM.standardise` returns them.
+    context
+        the context of each row, standardised, or None.
+    settings
+        tolerance per row, nodes and memory of the quadrature.
+    first_row
+        number of the first of these rows, for messages.
+    """
     if model.flat:
         return _scores_of_proposal(model, flat, z)
     computed, owner = solve(flat, z, context, settings)
@@ -191,13 +319,23 @@ def score_conditionals(
 
 
 def log_proposal(model: "AEM", flat: Conditionals, z: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
-    """Log densities of the proposal by conditional, in the units of the data, of standardised rows."""
+    """Return log densities of the proposal by conditional, in the units of the data.
+
+    Parameters
+    ----------
+    model
+        the model.
+    flat
+        all conditionals of the rows, with one batch axis.
+    z
+        rows as `AEM.standardise` returns them.
+    """
     log_q = flat.proposal.log_prob_of(z.flatten()).reshape(z.shape)
     return log_q + model.standardisation.log_slope
 
 
 def _scores_of_proposal(model: "AEM", flat: Conditionals, z: Float[Tensor, "B D"]) -> Scores:
-    """Where the energy is flat its weight is the normaliser, and there is nothing to integrate."""
+    """Score rows where the energy is flat: its weight is the normaliser, and nothing is integrated."""
     log_q = log_proposal(model, flat, z)
     log_z = flat.log_weight(z.reshape(-1, 1)).reshape(z.shape)
     none = torch.zeros_like(z)
@@ -210,7 +348,19 @@ def score(
     context: Float[Tensor, "B Q"] | None,
     settings: Quadrature,
 ) -> Scores:
-    """Score rows a block at a time."""
+    """Score rows a block at a time.
+
+    Parameters
+    ----------
+    model
+        the model, in float64.
+    rows
+        rows in the units of the data.
+    context
+        the context of each row, in its own units, or None.
+    settings
+        how exactly, and with how much memory.
+    """
     if context is not None and len(context) != len(rows):
         raise AemError(f"{len(context)} context rows for {len(rows)} rows")
 
@@ -229,10 +379,25 @@ def block_by_block(
     settings: Quadrature,
     most: int | None = None,
 ) -> Iterator[BlockResult]:
-    """What a function makes of blocks of rows that fit into the memory, `most` at a time.
+    """Yield what a function makes of blocks of rows that fit into memory.
 
     The threads of a processor take a block each, unless rows share so many conditionals that blocks
     would compute too many of them anew: then threads share the integrals of one block.
+
+    Parameters
+    ----------
+    function
+        what is done with a block, a slice of the rows.
+    model
+        the model that the rows pass through.
+    rows
+        all rows, on the device where they are treated.
+    context
+        the context of each row, or None.
+    settings
+        says how much memory there is.
+    most
+        the most rows of a block.
     """
     memory = settings.bytes_on(rows.device)
     if rows.device.type != "cpu" or not (model.flat or _hardly_shared(rows, context)):
@@ -252,7 +417,15 @@ def _hardly_shared(rows: Float[Tensor, "B D"], context: Float[Tensor, "B Q"] | N
 
 @torch.no_grad()
 def without_density(exact: "AEM", x: Float[Tensor, "B D"]) -> Bool[Tensor, " B"]:
-    """Rows where a normaliser of a float64 model is infinite, as the paper's literal energy allows."""
+    """Return the rows where a normaliser is infinite, as the paper's literal energy allows.
+
+    Parameters
+    ----------
+    exact
+        the model, in float64.
+    x
+        rows in the units of the data.
+    """
     if exact.config.energy == "literal":
         z = exact.standardise(x.double())
         coordinates = coordinates_for(exact.conditionals(z).flatten())
@@ -264,7 +437,7 @@ def without_density(exact: "AEM", x: Float[Tensor, "B D"]) -> Bool[Tensor, " B"]
 def by_row(
     values: Shaped[Tensor, " N"], where: Bool[Tensor, " B"], otherwise: float | bool
 ) -> Shaped[Tensor, " B"]:
-    """Numbers of some of B rows in the place of these, and another for all the others."""
+    """Spread numbers of the rows that a mask names over all B rows; the others get another number."""
     every = values.new_full(where.shape, otherwise)
     every[where] = values
     return every

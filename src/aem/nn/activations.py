@@ -21,7 +21,13 @@ ACTIVATIONS: dict[str, Activation] = {
 
 
 def activation_named(name: str) -> Activation:
-    """Look an activation up, or say which there are."""
+    """Look an activation up, or say which there are.
+
+    Parameters
+    ----------
+    name
+        a key of `ACTIVATIONS`.
+    """
     if name not in ACTIVATIONS:
         raise AemError(f"unknown activation '{name}'; known: {', '.join(ACTIVATIONS)}")
     return ACTIVATIONS[name]

@@ -10,7 +10,19 @@ from aem.nn.activations import Activation
 class ResidualBlock(nn.Module):
     """h + W₂ dropout(a(W₁ a(h) + c)), pre-activation; c is a shift from a conditioning vector, or none.
 
-    W₂ starts at zero, so that a new network is its first and last layer and depth grows in training.
+    W₂ starts at zero, so that a new network is its first and last layer and depth grows in
+    training.
+
+    Parameters
+    ----------
+    first
+        the layer W₁.
+    second
+        the layer W₂, which is set to zero.
+    activation
+        the function a.
+    dropout
+        share of the units left out in training.
     """
 
     def __init__(
@@ -26,7 +38,15 @@ class ResidualBlock(nn.Module):
     def forward(
         self, h: Float[Tensor, "*B H"], shift: Float[Tensor, "*B H"] | None = None
     ) -> Float[Tensor, "*B H"]:
-        """Apply the block."""
+        """Apply the block.
+
+        Parameters
+        ----------
+        h
+            what the layers before have made.
+        shift
+            c, what the conditioning vector adds.
+        """
         t: Tensor = self.first(self.activation(h))
         if shift is not None:
             t = t + shift
@@ -36,7 +56,17 @@ class ResidualBlock(nn.Module):
 
 
 class PlainBlock(nn.Module):
-    """W dropout(a(h)) + c: a layer without a way around it."""
+    """W dropout(a(h)) + c: a layer without a way around it.
+
+    Parameters
+    ----------
+    layer
+        the layer W.
+    activation
+        the function a.
+    dropout
+        share of the units left out in training.
+    """
 
     def __init__(self, layer: nn.Linear, activation: Activation, dropout: float) -> None:
         super().__init__()
@@ -47,7 +77,15 @@ class PlainBlock(nn.Module):
     def forward(
         self, h: Float[Tensor, "*B H"], shift: Float[Tensor, "*B H"] | None = None
     ) -> Float[Tensor, "*B H"]:
-        """Apply the block."""
+        """Apply the block.
+
+        Parameters
+        ----------
+        h
+            what the layers before have made.
+        shift
+            c, what the conditioning vector adds.
+        """
         active = dropout(self.activation(h), self.dropout, training=self.training)
         t: Tensor = self.layer(active)
         return t if shift is None else t + shift

@@ -7,7 +7,17 @@ from aem.errors import AemError
 
 
 def check_context(context: Float[Tensor, "B Q"] | None, features: int, batch: int) -> None:
-    """Refuse a context that does not fit."""
+    """Refuse a conditioning vector that a network was not built for, or the lack of one.
+
+    Parameters
+    ----------
+    context
+        a vector per row, or None.
+    features
+        length of the vector that the network was built for; zero for none.
+    batch
+        how many rows the network reads.
+    """
     if features == 0:
         if context is not None:
             raise AemError("this model was built without a context but was given one")

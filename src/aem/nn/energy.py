@@ -13,18 +13,41 @@ from aem.nn.rowwise import MANY, linear
 
 
 class NodeLinear(nn.Linear):
-    """A layer that reads nodes of conditionals, of which there are many."""
+    """A linear layer that reads nodes of conditionals, of which there are many."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """Apply the layer."""
+        """Apply the layer to each node, with a result that does not depend on the others.
+
+        Parameters
+        ----------
+        input
+            numbers per node [..., I].
+        """
         return linear(input, self.weight, self.bias, MANY)
 
 
 class EnergyNetwork(nn.Module):
-    """(embedded scalar, context γ) → one number f a node, shared by all dimensions.
+    """The network from a value x_d and its context γ to the number f that the energy is made of.
 
-    The context enters the first layer linearly, so W_γ γ is computed once per conditional
-    (`project`) and added to every node, never repeated. Blocks are residual, or plain layers.
+    It is shared by all dimensions. The context enters the first layer linearly, so W_γ γ is
+    computed once per conditional (`project`) and added to every node, never repeated.
+
+    Parameters
+    ----------
+    inputs
+        E, how many numbers stand for a value: itself and its Fourier features.
+    context
+        length of the context vector γ.
+    hidden
+        width of all layers.
+    blocks
+        how many blocks lie behind the first layer.
+    activation
+        one of `aem.nn.activations.ACTIVATIONS`; kernels know "relu" and "tanh".
+    dropout
+        share of the units left out in training.
+    residual
+        whether blocks are residual, of two layers each, or plain layers.
     """
 
     def __init__(
@@ -59,13 +82,27 @@ class EnergyNetwork(nn.Module):
         return ResidualBlock(first, NodeLinear(hidden, hidden), self.activation, self.dropout)
 
     def project(self, gamma: Float[Tensor, "*B C"]) -> Float[Tensor, "*B H"]:
-        """The context's share of the first layer, without the bias."""
+        """Return the context's share of the first layer, without the bias.
+
+        Parameters
+        ----------
+        gamma
+            context vectors γ.
+        """
         return linear(gamma, self.from_context.weight)
 
     def forward(
         self, embedded: Float[Tensor, "*B S E"], projected: Float[Tensor, "*B H"]
     ) -> Float[Tensor, "*B S"]:
-        """Evaluate f at S nodes of each conditional."""
+        """Evaluate f at S embedded nodes of each conditional.
+
+        Parameters
+        ----------
+        embedded
+            the nodes with their Fourier features.
+        projected
+            what `project` gave for each conditional.
+        """
         if self._fuses_on_processor(embedded):
             return energy_on_processor(
                 embedded,
@@ -85,7 +122,7 @@ class EnergyNetwork(nn.Module):
         return f[..., 0]
 
     def _fuses_on_processor(self, embedded: Float[Tensor, "*B S E"]) -> bool:
-        """With ReLU, which can be done in place, in residual blocks."""
+        """Return whether the processor's own implementation takes this: ReLU in residual blocks."""
         usual = self.residual and self.activation_name == "relu"
         plain = usual and not torch.is_autocast_enabled("cpu")
         return plain and embedded.device.type == "cpu" and embedded.numel() > 0
@@ -96,9 +133,18 @@ class EnergyNetwork(nn.Module):
         frequencies: Float[Tensor, "*#B F"],
         projected: Float[Tensor, "*B H"],
     ) -> Float[Tensor, "*B S"]:
-        """f at the nodes x, embedded with each conditional's frequencies.
+        """Evaluate f at S nodes of each conditional, embedded with its own frequencies.
 
         Phases are of x's own precision, all else of the weights'.
+
+        Parameters
+        ----------
+        x
+            the nodes, standardised.
+        frequencies
+            Fourier frequencies of each conditional's column.
+        projected
+            what `project` gave for each conditional.
         """
         kind = self.final.weight.dtype
         if self.residual:
@@ -112,7 +158,7 @@ class EnergyNetwork(nn.Module):
         return f.to(x.dtype)
 
     def _flat(self, x: Tensor, frequencies: Tensor, projected: Tensor) -> tuple[Tensor, ...]:
-        """What the kernels read besides the blocks: one axis of conditionals, the outer layers."""
+        """Return what the kernels read besides the blocks, with one axis of conditionals."""
         return (
             x.reshape(-1, x.shape[-1]),
             frequencies.flatten(0, -2) if frequencies.ndim > 1 else frequencies[None],
@@ -124,7 +170,7 @@ class EnergyNetwork(nn.Module):
         )
 
     def _fused(self, x: Tensor, frequencies: Tensor, projected: Tensor) -> Tensor:
-        """The same by the fused kernels, in bfloat16."""
+        """Evaluate f by the fused kernels, in bfloat16."""
         from aem.nn.kernels.energy import FusedEnergy
 
         f: Tensor = applied(
@@ -138,7 +184,7 @@ class EnergyNetwork(nn.Module):
         return f.view(x.shape)
 
     def _fused_in_single(self, x: Tensor, frequencies: Tensor, projected: Tensor) -> Tensor:
-        """The same by a fused kernel in float32."""
+        """Evaluate f by a fused kernel in float32."""
         from aem.nn.kernels.energy import energy_in_single
 
         flat = self._flat(x, frequencies, projected)

@@ -27,10 +27,17 @@ REACH = 1e4
 def fourier_features(
     x: Float[Tensor, "*B"], frequencies: Float[Tensor, "*#B F"]
 ) -> Float[Tensor, "*B E"]:
-    """The value, and sin and cos of its multiples: [x, a sin ωx, a cos ωx].
+    """Return a value with sin and cos of its multiples: [x, a sin ωx, a cos ωx].
 
     The amplitude a falls like 1/√ω above ω = π, so that a network starts smooth and pays for
     roughness: on the spirals that gave a better fit, and energies that need fewer nodes.
+
+    Parameters
+    ----------
+    x
+        values in standard deviations of their column.
+    frequencies
+        F frequencies ω for each value, in radians per unit of x.
     """
     x = x[..., None]
     phase = x * frequencies
@@ -39,7 +46,13 @@ def fourier_features(
 
 
 class FourierFeatures(nn.Module):
-    """`fourier_features` with D × F frequencies that are saved with the model (F may be zero)."""
+    """Embeds each column with Fourier features of its own frequencies, which are saved with the model.
+
+    Parameters
+    ----------
+    frequencies
+        F frequencies ω of each column, in radians per unit of z; F may be zero.
+    """
 
     frequencies: Tensor
 
@@ -49,25 +62,49 @@ class FourierFeatures(nn.Module):
 
     @property
     def width(self) -> int:
-        """How many numbers stand for one scalar."""
+        """E, how many numbers stand for one value."""
         return 1 + 2 * self.frequencies.shape[1]
 
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D E"]:
-        """Embed each feature with its own frequencies."""
+        """Embed each feature with its own frequencies.
+
+        Parameters
+        ----------
+        x
+            rows in standard deviations of their columns, clamped to ±`REACH`.
+        """
         return fourier_features(x.clamp(-REACH, REACH), self.frequencies)
 
 
 def supported_frequency(rows: int) -> float:
-    """What so many rows can support: √N waves are about what N points resolve."""
+    """Return the highest frequency that so many rows support: √N waves are about what N points resolve.
+
+    Parameters
+    ----------
+    rows
+        N, the number of training rows.
+    """
     return math.pi * min(max(math.sqrt(rows) / 8, 2.0), 64.0)
 
 
 def choose_frequencies(z: NDArray[np.floating], count: int) -> NDArray[np.float64]:
-    """F log-spaced frequencies for each column of standardised data: [D, F].
+    """Choose F log-spaced frequencies for each column of standardised data.
 
     The top of the ladder is the larger of two: what N rows can support (√N waves are about what N
     points resolve), and the strongest line in the column's spectrum beyond that, which is where a
     comb of rounded or quantised values shows.
+
+    Parameters
+    ----------
+    z
+        standardised training rows [N, D].
+    count
+        F, the number of frequencies per column.
+
+    Returns
+    -------
+    array [D, F]
+        the frequencies of each column, rising.
     """
     rows, features = z.shape
     supported = supported_frequency(rows)
@@ -79,11 +116,18 @@ def choose_frequencies(z: NDArray[np.floating], count: int) -> NDArray[np.float6
 
 
 def strongest_line(z: NDArray[np.float64], above: float) -> float:
-    """The frequency above `above` where the empirical characteristic function is largest.
+    """Return the frequency where the empirical characteristic function is largest, zero for none.
 
-    Zero if nothing there exceeds sampling noise. A histogram's FFT gives the spectrum at all
+    Zero means that nothing exceeds sampling noise. A histogram's FFT gives the spectrum at all
     frequencies at once; the peak is then refined on the data, because a comb of a thousand teeth
     stays in step with a wave only if their frequencies agree to a fraction of one over the range.
+
+    Parameters
+    ----------
+    z
+        standardised values of one column.
+    above
+        frequencies up to this one do not count.
     """
     low, high = np.quantile(z, [0.001, 0.999])
     z = z[(z >= low) & (z <= high)]

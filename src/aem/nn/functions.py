@@ -12,33 +12,57 @@ from torch.nn import functional as F
 
 
 def _indifferent(x: Tensor) -> bool:
-    """Whether the place of a number must make no difference: in scores, not in training."""
+    """Return whether a number's result must not depend on its place: in scores, not in training."""
     return x.device.type == "cpu" and not (torch.is_grad_enabled() and x.requires_grad)
 
 
 def softplus(x: Tensor) -> Tensor:
-    """log(1 + exp x)."""
+    """Return log(1 + exp x), whatever stands beside x.
+
+    Parameters
+    ----------
+    x
+        any numbers.
+    """
     if not _indifferent(x):
         return F.softplus(x)
     return x.abs().neg_().exp_().log1p_().add_(x.clamp_min(0))
 
 
 def sigmoid(x: Tensor) -> Tensor:
-    """1 / (1 + exp −x)."""
+    """Return 1 / (1 + exp −x), whatever stands beside x.
+
+    Parameters
+    ----------
+    x
+        any numbers.
+    """
     if not _indifferent(x):
         return torch.sigmoid(x)
     return x.neg().exp_().add_(1).reciprocal_()
 
 
 def elu(x: Tensor) -> Tensor:
-    """x above zero, exp x − 1 below."""
+    """Return x above zero and exp x − 1 below, whatever stands beside x.
+
+    Parameters
+    ----------
+    x
+        any numbers.
+    """
     if not _indifferent(x):
         return F.elu(x)
     return torch.where(x > 0, x, x.clamp_max(0).exp_().sub_(1))
 
 
 def gelu(x: Tensor) -> Tensor:
-    """x Φ(x), with the normal distribution function."""
+    """Return x Φ(x), with the normal distribution function, whatever stands beside x.
+
+    Parameters
+    ----------
+    x
+        any numbers.
+    """
     if not _indifferent(x):
         return F.gelu(x)
     return torch.erf(x * math.sqrt(0.5)).add_(1).mul_(x).mul_(0.5)

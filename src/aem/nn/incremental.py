@@ -22,21 +22,40 @@ from aem.nn.transformer import CausalTransformer, attention
 
 @runtime_checkable
 class Incremental(Protocol):
-    """Call `outputs()` for the next feature's parameters, then `push(x_d)`, D times (evaluation)."""
+    """An autoregressive network that is given one feature after the other.
+
+    Call `outputs()` for the next feature's parameters, then `push(x_d)`, D times (evaluation).
+    """
 
     known: int  # features pushed so far
 
     def outputs(self) -> Float[Tensor, "B O"]:
-        """Parameters of the next conditional."""
+        """Return the parameters of the next conditional."""
 
     def push(self, x: Float[Tensor, " B"]) -> None:
-        """Make the next feature known."""
+        """Make the next feature known.
+
+        Parameters
+        ----------
+        x
+            its standardised value in each row.
+        """
 
 
 def incremental(
     network: MADE | CausalTransformer, rows: int, context: Float[Tensor, "B Q"] | None = None
 ) -> Incremental:
-    """A network's conditionals one after the other."""
+    """Return a network that emits its conditionals one after the other.
+
+    Parameters
+    ----------
+    network
+        an autoregressive network of any kind.
+    rows
+        B, how many rows go together.
+    context
+        a conditioning vector per row; None for a network without.
+    """
     if isinstance(network, ResMADE):
         return IncrementalResMADE(network, rows, context)
     if isinstance(network, MADE):
@@ -45,7 +64,17 @@ def incremental(
 
 
 class WholePasses:
-    """The whole network for each feature, on what is known so far."""
+    """Runs the whole network for each feature, on what is known so far.
+
+    Parameters
+    ----------
+    network
+        a MADE of plain layers.
+    rows
+        B, how many rows go together.
+    context
+        a conditioning vector per row; None for a network without.
+    """
 
     def __init__(
         self, network: MADE, rows: int, context: Float[Tensor, "B Q"] | None = None
@@ -65,7 +94,17 @@ class WholePasses:
 
 
 class IncrementalTransformer:
-    """A token a feature; keys and values of those before are kept."""
+    """Adds a token per feature; keys and values of the tokens before are kept.
+
+    Parameters
+    ----------
+    network
+        a causal Transformer in evaluation mode.
+    rows
+        B, how many rows go together.
+    context
+        a conditioning vector per row; None for a network without.
+    """
 
     def __init__(
         self, network: CausalTransformer, rows: int, context: Float[Tensor, "B Q"] | None = None
@@ -105,7 +144,17 @@ class IncrementalTransformer:
 
 
 class IncrementalResMADE:
-    """Units of one degree after the other."""
+    """Computes the hidden units of one degree after the other.
+
+    Parameters
+    ----------
+    network
+        a ResMADE in evaluation mode.
+    rows
+        B, how many rows go together.
+    context
+        a conditioning vector per row; None for a network without.
+    """
 
     def __init__(
         self, network: ResMADE, rows: int, context: Float[Tensor, "B Q"] | None = None

@@ -20,19 +20,21 @@ class MADE(nn.Module):
     Parameters
     ----------
     features
-        D, or what the network reads of each of them.
+        D, the number of columns; or the Fourier features that are to be read of each.
     outputs
         O, how many numbers each conditional needs.
     hidden
-        Units of every hidden layer, D at least.
+        units of every hidden layer, D at least.
     blocks
-        How many of them lie behind the first one; in a `ResMADE`, residual blocks of two layers each.
+        how many hidden layers lie behind the first one; in a `ResMADE`, residual blocks of two
+        layers each.
     activation
-        One of `aem.nn.activations.ACTIVATIONS`.
+        one of `aem.nn.activations.ACTIVATIONS`: "relu", "tanh", "sigmoid", "softplus", "leaky_relu"
+        or "elu".
     dropout
-        Share of the units left out in training.
+        share of the units left out in training.
     context_features
-        Length of a conditioning vector that every output may depend on.
+        length of a conditioning vector that every output may depend on; zero for none.
 
     Examples
     --------
@@ -82,21 +84,35 @@ class MADE(nn.Module):
 
     @property
     def numbers_a_row(self) -> int:
-        """About what a pass holds at a time for each row."""
+        """How many numbers a pass holds at a time for each row, roughly."""
         return 6 * self.final.in_features
 
     def biases(self) -> Float[Tensor, "D O"]:
-        """What each conditional's outputs are shifted by."""
+        """Return what each conditional's outputs are shifted by: a view that may be written to."""
         return self.final.bias.view(self.features, self.outputs)
 
     def silence(self, count: int) -> None:
-        """Make the first outputs of every conditional constants."""
+        """Make the first outputs of every conditional constants, whatever is read.
+
+        Parameters
+        ----------
+        count
+            how many of the O outputs.
+        """
         self.final.weight.view(self.features, self.outputs, -1)[:, :count] = 0
 
     def context_shifts(
         self, context: Float[Tensor, "B Q"] | None, batch: int
     ) -> list[Tensor | None]:
-        """What the conditioning vector adds to the projection and to each block."""
+        """Return what the conditioning vector adds to the first layer and to each block.
+
+        Parameters
+        ----------
+        context
+            a vector per row; None for a network without.
+        batch
+            how many rows are read, which the context must fit.
+        """
         check_context(context, self.context_features, batch)
         if context is None:
             return [None] * (len(self.blocks) + 1)
@@ -105,7 +121,15 @@ class MADE(nn.Module):
     def forward(
         self, x: Float[Tensor, "B D"], context: Float[Tensor, "B Q"] | None = None
     ) -> Float[Tensor, "B D O"]:
-        """Emit the outputs of all D conditionals in one pass."""
+        """Emit the outputs of all D conditionals in one pass.
+
+        Parameters
+        ----------
+        x
+            rows, usually standardised: values beyond ±1e4 are clamped.
+        context
+            a conditioning vector per row; None for a network without.
+        """
         return self._through(x, self.context_shifts(context, len(x)))
 
     def _through(

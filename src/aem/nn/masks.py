@@ -9,14 +9,24 @@ from aem.nn.rowwise import linear
 
 
 def hidden_degrees(features: int, hidden: int, *, conditional: bool = False) -> Int[Tensor, " H"]:
-    """The degree of each hidden unit: how many leading inputs it may depend on.
+    """Return the degree of each hidden unit: how many leading inputs it may depend on.
 
-    The paper assigns d_k = (k − 1) mod (D − 1) + 1. Units are exchangeable, so we keep that multiset
-    but sort it: equal degrees become contiguous, every mask block-triangular, and one more feature
-    costs only its own units when sampling (`aem.nn.incremental`).
+    The paper assigns d_k = (k − 1) mod (D − 1) + 1. Units are exchangeable, so we keep that
+    multiset but sort it: equal degrees become contiguous, every mask block-triangular, and one more
+    feature costs only its own units when sampling (`aem.nn.incremental`).
 
     The first feature depends on no input, so without a conditioning vector no unit serves it. With
-    one, p(x_1 | c) must see c: units of degree 0 (context alone) join the cycle. D = 1 has no other.
+    one, p(x_1 | c) must see c: units of degree 0 (context alone) join the cycle. D = 1 has no
+    other.
+
+    Parameters
+    ----------
+    features
+        D, the number of inputs.
+    hidden
+        H, the number of hidden units, D at least.
+    conditional
+        whether there is a conditioning vector.
     """
     if hidden < features:
         raise AemError(
@@ -32,6 +42,15 @@ class MaskedLinear(nn.Linear):
     """A linear layer whose weight (i, j) exists where out_degree i ≥ (strict: >) in_degree j.
 
     Weights that do not exist are zero from the start, receive no gradient, and so remain zero.
+
+    Parameters
+    ----------
+    in_degrees
+        the degree of each input.
+    out_degrees
+        the degree of each output.
+    strict
+        whether an output may only see inputs of lower degree, as the last layer's.
     """
 
     mask: Tensor
@@ -49,7 +68,7 @@ class MaskedLinear(nn.Linear):
 
     @torch.no_grad()
     def erase_masked(self) -> None:
-        """Zero for every weight that does not exist."""
+        """Set every weight that does not exist to zero."""
         self.weight.mul_(self.mask)
 
     def forward(self, x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:

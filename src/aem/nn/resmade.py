@@ -18,8 +18,26 @@ from aem.nn.masks import MaskedLinear
 class ResMADE(MADE):
     """x → outputs [B, D, O], the d-th of which depends on x_<d (and the context) alone.
 
-    The parameters are those of `MADE`, whose place it can take anywhere; `blocks` are residual blocks
-    of two layers each. A fresh one is its first and its last layer: depth grows in training.
+    It can stand wherever a `MADE` can. A fresh one is its first and its last layer: depth grows in
+    training.
+
+    Parameters
+    ----------
+    features
+        D, the number of columns; or the Fourier features that are to be read of each.
+    outputs
+        O, how many numbers each conditional needs.
+    hidden
+        units of every hidden layer, D at least.
+    blocks
+        residual blocks of two layers each, behind the first layer.
+    activation
+        one of `aem.nn.activations.ACTIVATIONS`: "relu", "tanh", "sigmoid", "softplus", "leaky_relu"
+        or "elu".
+    dropout
+        share of the units left out in training.
+    context_features
+        length of a conditioning vector that every output may depend on; zero for none.
 
     Examples
     --------
@@ -37,7 +55,7 @@ class ResMADE(MADE):
         return ResidualBlock(first, second, self.activation, self.dropout)
 
     def residual_blocks(self) -> list[ResidualBlock]:
-        """The blocks under their own type."""
+        """Return the blocks under their own type."""
         return [block for block in self.blocks if isinstance(block, ResidualBlock)]
 
     def forward(
@@ -51,7 +69,7 @@ class ResMADE(MADE):
         return self._through(x, shifts)
 
     def _fused(self, x: Float[Tensor, "B D"]) -> Float[Tensor, "B D O"]:
-        """The same by the fused kernels, in bfloat16."""
+        """Emit the outputs by the fused kernels, in bfloat16."""
         from aem.nn.kernels.resmade import Degrees, FusedResMADE, embed
 
         if not isinstance(self._degrees, Degrees) or self._degrees.hidden.device != x.device:

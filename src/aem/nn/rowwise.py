@@ -22,18 +22,42 @@ CACHE_LINE = 64  # bytes
 
 
 def room(rows: int, width: int, like: Tensor) -> Tensor:
-    """Memory for [rows, width] of a tensor's type, each row at the beginning of a cache line."""
+    """Return memory for rows, each of which begins at a cache line.
+
+    Parameters
+    ----------
+    rows
+        how many rows there are.
+    width
+        how many numbers each has.
+    like
+        a tensor of the type and device that they will have.
+    """
     return like.new_empty(rows, padded(width, like))[:, :width]
 
 
 def padded(width: int, like: Tensor) -> int:
-    """How many numbers of a tensor's type fill whole cache lines."""
+    """Return how many numbers fill whole cache lines.
+
+    Parameters
+    ----------
+    width
+        how many must fit, at least.
+    like
+        a tensor of their type.
+    """
     line = CACHE_LINE // like.element_size()
     return -(-width // line) * line
 
 
 def aligned(x: Tensor) -> Tensor:
-    """The same rows, each at the beginning of a cache line."""
+    """Return the same rows, each at the beginning of a cache line.
+
+    Parameters
+    ----------
+    x
+        rows [N, I], copied only if they do not lie so already.
+    """
     size = x.element_size()
     if x.stride(1) == 1 and not (x.stride(0) * size % CACHE_LINE or x.data_ptr() % CACHE_LINE):
         return x
@@ -41,7 +65,19 @@ def aligned(x: Tensor) -> Tensor:
 
 
 def blockwise(operation: Callable[..., Tensor], block: int, *operands: Tensor) -> Tensor:
-    """What a row-by-row operation makes of operands with as many rows each, a block at a time."""
+    """Return what a row-by-row operation makes of its operands, a block of rows at a time.
+
+    Where gradients are recorded, and on a GPU, all rows go at once.
+
+    Parameters
+    ----------
+    operation
+        a function of as many tensors as there are operands.
+    block
+        rows of a block; the last one is filled up with zeros.
+    operands
+        tensors with as many rows each.
+    """
     rows = len(operands[0])
     recorded = torch.is_grad_enabled() and any(t.requires_grad for t in operands)
     if recorded or operands[0].device.type != "cpu":
@@ -64,7 +100,15 @@ def _filled(t: Tensor, block: int) -> Tensor:
 
 
 def in_blocks(x: Tensor, block: int) -> Tensor:
-    """Rows [N, I] as blocks of so many [B, block, I], the last one filled up."""
+    """Return rows [N, I] as blocks [B, block, I], the last one filled up with zeros.
+
+    Parameters
+    ----------
+    x
+        rows [N, I], of any N.
+    block
+        rows of a block.
+    """
     filled = -(-len(x) // block) * block
     if filled == len(x):
         x = aligned(x)
@@ -76,7 +120,21 @@ def in_blocks(x: Tensor, block: int) -> Tensor:
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, block: int = FEW) -> Tensor:
-    """x Wᵀ + b for rows x [*B, I]."""
+    """Return x Wᵀ + b, each row's result independent of the other rows.
+
+    Where gradients are recorded, and on a GPU, it is PyTorch's product.
+
+    Parameters
+    ----------
+    x
+        rows [*B, I].
+    weight
+        W [O, I].
+    bias
+        b [O], or None.
+    block
+        rows of a product: `FEW` where there may be few, `MANY` where there are many.
+    """
     learning = torch.is_grad_enabled() and any(
         t is not None and t.requires_grad for t in (x, weight, bias)
     )
@@ -91,7 +149,17 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, block: int = F
 
 
 def products(blocks: Tensor, weight: Tensor, out: Tensor | None = None) -> Tensor:
-    """x Wᵀ of the rows of blocks [B, block, I]."""
+    """Return x Wᵀ of the rows of blocks.
+
+    Parameters
+    ----------
+    blocks
+        rows [B, block, I].
+    weight
+        W [O, I].
+    out
+        where the result [B, block, O] is to be written; new memory without it.
+    """
     if weight.shape[1] == 1:  # no sums, and much faster so
         return torch.mul(blocks, weight[:, 0], out=out)
     if len(weight) == 1:  # which a BLAS would not treat as a product
@@ -100,8 +168,14 @@ def products(blocks: Tensor, weight: Tensor, out: Tensor | None = None) -> Tenso
 
 
 class Linear(nn.Linear):
-    """PyTorch's layer with such products."""
+    """PyTorch's linear layer, each row's result independent of the other rows."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """Apply the layer."""
+        """Apply the layer.
+
+        Parameters
+        ----------
+        input
+            rows [*B, I].
+        """
         return linear(input, self.weight, self.bias)

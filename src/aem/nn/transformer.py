@@ -27,12 +27,24 @@ STEEPNESS = 4.0
 
 
 def _all_digits(x: Tensor) -> torch.autocast:
-    """Values and the parameters of conditionals need more digits than a step's mixed precision has."""
+    """Switch mixed precision off: values and the parameters of conditionals need more digits."""
     return torch.autocast(x.device.type, enabled=False)
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, *, causal: bool = False) -> Tensor:
-    """What tokens [B, heads, T, width] hear of each other."""
+    """Return what tokens hear of each other: scaled dot-product attention.
+
+    Parameters
+    ----------
+    query
+        queries [B, heads, T, width].
+    key
+        keys, of the same shape.
+    value
+        values, of the same shape.
+    causal
+        whether a token hears only itself and those before it.
+    """
     width = query.shape[-1]
     more = padded(width, query) - width  # so that all tokens are aligned alike
     if more and query.device.type == "cpu":
@@ -47,7 +59,15 @@ def attention(query: Tensor, key: Tensor, value: Tensor, *, causal: bool = False
 
 
 class CausalBlock(nn.Module):
-    """h + attention(norm h), then h + MLP(norm h); both start as nothing."""
+    """A block of attention and an inner layer, each added to what it reads; both start as nothing.
+
+    Parameters
+    ----------
+    hidden
+        width of a token.
+    dropout
+        share of the units left out in training.
+    """
 
     def __init__(self, hidden: int, dropout: float) -> None:
         super().__init__()
@@ -61,12 +81,33 @@ class CausalBlock(nn.Module):
             nn.init.zeros_(last.bias)
 
     def forward(self, h: Float[Tensor, "B T H"]) -> Float[Tensor, "B T H"]:
-        """All tokens at once."""
+        """Let all tokens pass at once.
+
+        Parameters
+        ----------
+        h
+            tokens of B rows, T each.
+        """
         query, key, value = self.projected(h)
         return self.finish(h, attention(query, key, value, causal=True))
 
     def projected(self, h: Float[Tensor, "B T H"]) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values, each [B, heads, T, width]."""
+        """Return queries, keys and values of tokens, each [B, heads, T, width].
+
+        Parameters
+        ----------
+        h
+            tokens of B rows, T each.
+
+        Returns
+        -------
+        query : tensor [B, N, T, W]
+            queries.
+        key : tensor [B, N, T, W]
+            keys.
+        value : tensor [B, N, T, W]
+            values.
+        """
         batch, tokens, hidden = h.shape
         projected: Tensor = self.project(self.attention_norm(h))
         parts = projected.view(batch, tokens, 3, self.heads, hidden // self.heads)
@@ -76,7 +117,15 @@ class CausalBlock(nn.Module):
     def finish(
         self, h: Float[Tensor, "B T H"], attended: Float[Tensor, "B N T W"]
     ) -> Float[Tensor, "B T H"]:
-        """Everything after attention."""
+        """Do everything after attention.
+
+        Parameters
+        ----------
+        h
+            the tokens that the block read.
+        attended
+            what attention made of them, by head.
+        """
         joined = self.join(attended.transpose(1, 2).reshape(h.shape))
         h = h + dropout(joined, self.dropout, training=self.training)
         inner = self.second(gelu(self.first(self.inner_norm(h))))
@@ -86,7 +135,23 @@ class CausalBlock(nn.Module):
 class CausalTransformer(nn.Module):
     """x → outputs [B, D, O], the d-th of which depends on x_<d (and the context) alone.
 
-    With `sums`, a lower triangular matrix, a token also reads such sums of the columns up to its own.
+    Parameters
+    ----------
+    embedding
+        Fourier features of each column, which tokens read.
+    outputs
+        O, how many numbers each conditional needs.
+    hidden
+        width of a token: below 64, or a multiple of 32.
+    blocks
+        blocks of attention and an inner layer four times as wide.
+    dropout
+        share of the units left out in training.
+    context_features
+        length of a conditioning vector that every output may depend on; zero for none.
+    sums
+        a lower triangular matrix: a token also reads such sums of the columns up to its own. Models
+        of whitened columns read the columns themselves this way.
     """
 
     sums: Tensor | None
@@ -126,23 +191,37 @@ class CausalTransformer(nn.Module):
 
     @property
     def numbers_a_row(self) -> int:
-        """About what a pass holds at a time for each row."""
+        """How many numbers a pass holds at a time for each row, roughly."""
         return self.features * (3 + 2 * WIDER) * self.hidden
 
     def biases(self) -> Float[Tensor, "D O"]:
-        """What each conditional's outputs are shifted by."""
+        """Return what each conditional's outputs are shifted by."""
         return self.bias
 
     def silence(self, count: int) -> None:
-        """Make the first outputs of every conditional constants."""
+        """Make the first outputs of every conditional constants, whatever is read.
+
+        Parameters
+        ----------
+        count
+            how many of the O outputs.
+        """
         self.final.weight[:count] = 0
 
     def causal_blocks(self) -> list[CausalBlock]:
-        """The blocks under their own type."""
+        """Return the blocks under their own type."""
         return [block for block in self.blocks if isinstance(block, CausalBlock)]
 
     def read(self, past: Float[Tensor, "B T"], first: int = 0) -> Float[Tensor, "B N H"]:
-        """Of the leading columns those from the first on, as tokens hear of them."""
+        """Embed columns as tokens read them.
+
+        Parameters
+        ----------
+        past
+            the leading columns of standardised rows.
+        first
+            number of the first column to embed; those before it are known already.
+        """
         past = past.clamp(-REACH, REACH)
         known = past.shape[1]
         x = past[:, first:]
@@ -157,13 +236,29 @@ class CausalTransformer(nn.Module):
     def stand(
         self, context: Float[Tensor, "B Q"] | None, batch: int
     ) -> Float[Tensor, "B D H"] | Float[Tensor, "1 D H"]:
-        """What the tokens are before they read: their positions and the context."""
+        """Return what the tokens are before they read: their positions and the context.
+
+        Parameters
+        ----------
+        context
+            a conditioning vector per row; None for a network without.
+        batch
+            how many rows are read, which the context must fit.
+        """
         check_context(context, self.context_features, batch)
         stand = self.position[None]
         return stand if self.from_context is None else stand + self.from_context(context)[:, None]
 
     def emit(self, h: Float[Tensor, "B T H"], first: int = 0) -> Float[Tensor, "B T O"]:
-        """Outputs of conditionals from the first on."""
+        """Return outputs of consecutive conditionals.
+
+        Parameters
+        ----------
+        h
+            their tokens after all blocks.
+        first
+            number of the first of them.
+        """
         with _all_digits(h):
             emitted: Tensor = self.final(self.norm(h))
         return emitted + self.bias[first : first + h.shape[1]]
@@ -171,7 +266,15 @@ class CausalTransformer(nn.Module):
     def forward(
         self, x: Float[Tensor, "B D"], context: Float[Tensor, "B Q"] | None = None
     ) -> Float[Tensor, "B D O"]:
-        """Emit the outputs of all D conditionals in one pass."""
+        """Emit the outputs of all D conditionals in one pass.
+
+        Parameters
+        ----------
+        x
+            rows, usually standardised: values beyond ±1e4 are clamped.
+        context
+            a conditioning vector per row; None for a network without.
+        """
         h = F.pad(self.read(x[:, :-1]), (0, 0, 1, 0)) + self.stand(context, len(x))
         for block in self.causal_blocks():
             h = block(h)

@@ -16,13 +16,27 @@ from aem.paper.table1 import build
 
 @dataclass(frozen=True)
 class PaperFigure:
-    """A figure (or table) of the paper: the files it is made from, and how to make those."""
+    """A figure (or table) of the paper: the files it is made from, and how to make those.
+
+    Parameters
+    ----------
+    name
+        file name of the figure, without its extension.
+    title
+        what it shows.
+    sources
+        files under the folder of results that it needs.
+    origin
+        the command that makes those files.
+    draw
+        a function of the folder of results and the PNG to write.
+    """
 
     name: str
     title: str
     sources: tuple[str, ...]
     origin: str
-    draw: Callable[[Path, Path], None]  # the folder of results, the PNG to write
+    draw: Callable[[Path, Path], None]
 
 
 PORTRAIT: Final = "image/paper.npz"  # of the picture that ships: the paper's may not
@@ -90,7 +104,20 @@ FIGURES: Final = (
 
 
 def draw_all(results: Path, out: Path) -> list[tuple[PaperFigure, Path | None, tuple[str, ...]]]:
-    """Draw what there is data for: each figure, its file or None, and what it lacks."""
+    """Draw every figure that there is data for.
+
+    Parameters
+    ----------
+    results
+        the folder of results.
+    out
+        the folder of the PNGs.
+
+    Returns
+    -------
+    list of (figure, file, missing)
+        the figures with the file that was drawn, or None and what it lacks.
+    """
     if not results.is_dir():
         raise AemError(f"there is no folder of results at {results}")
     drawn: list[tuple[PaperFigure, Path | None, tuple[str, ...]]] = []

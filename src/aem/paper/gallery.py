@@ -15,13 +15,29 @@ WIDTH = 1400
 
 
 def row_of(results: Path, task: str) -> bytes:
-    """The row of a task with the paper's settings, drawn from its record, as a PNG."""
+    """Return the row of a task with the paper's settings, drawn from its record, as a PNG.
+
+    Parameters
+    ----------
+    results
+        the folder of results.
+    task
+        one of `ROWS`.
+    """
     record = read_json(results / task / "paper.json")
     return as_png(draw_row(Picture.load(results / task / "paper.npz"), record))
 
 
 def stack_rows(rows: Sequence[bytes], out: Path) -> None:
-    """Write one picture of all rows (PNGs), as wide as a page."""
+    """Write one picture of all rows, as wide as a page.
+
+    Parameters
+    ----------
+    rows
+        PNGs, from top to bottom.
+    out
+        the PNG to write.
+    """
     pictures = []
     for row in rows:
         picture = Image.open(io.BytesIO(row)).convert("RGB")

@@ -1,4 +1,4 @@
-"""Experiments by name: TOML files that ship with the package, one a task and preset."""
+"""Experiments by name: TOML files that ship with the package, one per task and preset."""
 
 from collections.abc import Sequence
 from importlib import resources
@@ -12,7 +12,15 @@ PRESETS = ("fast", "paper", "best")
 
 
 def preset_settings(task: str, preset: str) -> dict[str, Any]:
-    """The settings of a shipped preset."""
+    """Return the settings of a shipped preset.
+
+    Parameters
+    ----------
+    task
+        name of the task or table.
+    preset
+        one of `PRESETS`.
+    """
     if preset not in PRESETS:
         raise AemError(f"unknown preset '{preset}'; known: {', '.join(PRESETS)}")
     file = resources.files("aem.paper") / "experiments" / task / f"{preset}.toml"
@@ -25,7 +33,19 @@ def preset_settings(task: str, preset: str) -> dict[str, Any]:
 def layered_settings(
     task: str, preset: str, file: Path | None = None, assignments: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """A preset, under a user's TOML file, under single `section.key=value` settings."""
+    """Return a preset, under a user's TOML file, under single settings.
+
+    Parameters
+    ----------
+    task
+        name of the task or table.
+    preset
+        one of `PRESETS`.
+    file
+        a TOML file whose settings are laid over the preset.
+    assignments
+        single settings laid over both, as `section.key=value`.
+    """
     settings = preset_settings(task, preset)
     if file is not None:
         settings = merge(settings, read_toml(file))

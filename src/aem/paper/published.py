@@ -16,7 +16,15 @@ class Published(NamedTuple):
 
 
 def with_spread(value: float, spread: float | None) -> str:
-    """A score as tables show it."""
+    """Return a score as tables show it.
+
+    Parameters
+    ----------
+    value
+        the mean, in nats.
+    spread
+        two standard errors, where they are known.
+    """
     return f"{value:.2f}" if spread is None else f"{value:.2f} ± {spread:.2f}"
 
 

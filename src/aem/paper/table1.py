@@ -48,7 +48,17 @@ WRAP: Final = TextWrapper(
 
 @dataclass(frozen=True)
 class Cell:
-    """What stands in a cell, and the number of the note that explains it; no value, and why."""
+    """A cell of the table: a value, or a word that says why there is none.
+
+    Parameters
+    ----------
+    text
+        what stands in the cell.
+    note
+        number of the note that explains it.
+    value
+        the number shown, to find the best of a column.
+    """
 
     text: str = ""
     note: int | None = None
@@ -57,13 +67,21 @@ class Cell:
 
 @dataclass
 class Table1:
-    """Sections of rows, and the notes their cells refer to."""
+    """The table: sections of rows, and the notes that cells refer to.
+
+    Parameters
+    ----------
+    sections
+        pairs of a title and its rows, each a name and its cells.
+    notes
+        the texts of the notes, numbered from one.
+    """
 
     sections: list[tuple[str, list[tuple[str, list[Cell]]]]]
     notes: list[str] = field(default_factory=list)
 
     def markdown(self) -> str:
-        """As text."""
+        """Return the table as Markdown."""
         lines = [["test log-likelihood (nats)", *COLUMN_TASKS]]
         for title, rows in self.sections:
             lines.append([f"*{title}*", *[""] * len(COLUMN_TASKS)])
@@ -72,13 +90,19 @@ class Table1:
         return f"{as_markdown(lines)}\n{notes}"
 
     def figure(self) -> Figure:
-        """As a picture."""
+        """Return the table as a picture."""
         with mpl.rc_context({"font.size": 9, "font.family": "DejaVu Sans"}):
             return _draw(self)
 
 
 def build(results: Path) -> Table1:
-    """Gather what there is."""
+    """Gather published scores and recorded results into the table.
+
+    Parameters
+    ----------
+    results
+        the folder of results.
+    """
     if not results.is_dir():
         raise AemError(f"there is no folder of results at {results}")
     table = Table1([])
@@ -242,7 +266,7 @@ def _draw(table: Table1) -> Figure:
 
 
 def _shown(value: float) -> float:
-    """What a reader sees of a score: who is level to these digits is level."""
+    """Round a score to the digits that are shown: scores that agree in these are equally good."""
     return round(value, 2)
 
 

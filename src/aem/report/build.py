@@ -26,7 +26,15 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class BuiltReport:
-    """What the page is made of: numbers for machines, everything for the page."""
+    """What a report is made of.
+
+    Parameters
+    ----------
+    metrics
+        the main numbers, for machines, as JSON can hold them.
+    record
+        everything that the page shows; `render` makes the page of it.
+    """
 
     metrics: dict[str, Any]
     record: dict[str, Any]
@@ -42,9 +50,26 @@ def build(
     seed: int = 0,
     report: Report = silent,
 ) -> BuiltReport:
-    """Look at a table through a model; `data` and `path` are what the page calls them.
+    """Look at a table through a model and gather all that a report shows.
 
-    Columns stand on the page as the model reads them.
+    Columns stand on the page in the order in which the model reads them.
+
+    Parameters
+    ----------
+    table
+        the model; its columns must not be mixed, as a symmetry mixes them.
+    x
+        rows in the units of the table [B, D], two at least.
+    path
+        the model's file, whose name the page shows.
+    data
+        what the page calls the rows.
+    limits
+        how many rows each part looks at; what suits the table without any.
+    seed
+        of all that is drawn at random.
+    report
+        called as `report(what, done, total)` while the work goes on.
     """
     if len(x) < 2:
         raise AemError(f"{data} has one row; a report needs at least two")

@@ -27,7 +27,21 @@ DOUBT = 0.01  # chance that a model that is right has any column called wrong
 
 @torch.no_grad()
 def pit_values(table: TableModel, x: Array, rng: np.random.Generator, report: Report) -> Array:
-    """F(x_d | x_<d) for every row and column."""
+    """Return F(x_d | x_<d) for every row and column.
+
+    A discrete value owns an interval of them, of which a random point is returned.
+
+    Parameters
+    ----------
+    table
+        the model, whose columns stand as it reads them.
+    x
+        rows in the units of the table [B, D].
+    rng
+        where the random points come from.
+    report
+        called as `report(what, done, total)` while the work goes on.
+    """
     known = {column.column: column for column in table.cells}
     columns = len(table.columns)
     block = min(max(NUMBERS // (columns * table.model.config.components * 8), 8), 128)
@@ -78,7 +92,13 @@ def _randomised(
 
 
 def calibration_record(u: Array) -> dict[str, Any]:
-    """Histograms [D] of PIT values, what chance allows them, and which columns are off."""
+    """Describe PIT values by column: histograms, what chance allows them, and which columns are off.
+
+    Parameters
+    ----------
+    u
+        PIT values [B, D].
+    """
     rows, columns = u.shape
     bins = 20 if rows >= 200 else 10
     low, high = binom.ppf((0.025, 0.975), rows, 1 / bins) / rows

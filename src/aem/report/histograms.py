@@ -17,7 +17,19 @@ CHANCE = 1.358  # the Kolmogorov–Smirnov distance stays below this over √n i
 
 
 def bin_edges(low: float, high: float, x: Array, discrete: Discrete | None = None) -> Array:
-    """Edges [E] from low to high: Freedman and Diaconis' width, or whole cells of a discrete column."""
+    """Return edges of bins: Freedman and Diaconis' width, or whole cells of a discrete column.
+
+    Parameters
+    ----------
+    low
+        where the first bin begins.
+    high
+        where the last bin ends.
+    x
+        the values, which the width follows from.
+    discrete
+        the column, if it is discrete.
+    """
     if discrete is not None:
         first, last = discrete.centre(np.array([low, high])).tolist()
         cells = round((last - first) / discrete.step) + 1
@@ -32,12 +44,30 @@ def bin_edges(low: float, high: float, x: Array, discrete: Discrete | None = Non
 
 
 def shares(x: Array, edges: Array) -> list[float | None]:
-    """The share of all values that lies in each bin."""
+    """Return the share of all values that lies in each bin.
+
+    Parameters
+    ----------
+    x
+        the values [B].
+    edges
+        edges of the bins [E].
+    """
     return shorts(np.histogram(x, edges)[0] / max(len(x), 1), 4)
 
 
 def marginal(data: Array, samples: Array, discrete: Discrete | None) -> dict[str, Any]:
-    """One column of data and samples, and how far apart they are."""
+    """Describe one column of data and samples, and how far apart they are.
+
+    Parameters
+    ----------
+    data
+        values of the table [B].
+    samples
+        values drawn from the model [S].
+    discrete
+        the column, if it is discrete.
+    """
     low, high = shown_range(data, samples)
     edges = bin_edges(low, high, data, discrete)
     beyond = [float(((x < edges[0]) | (x > edges[-1])).mean()) for x in (data, samples)]
@@ -52,7 +82,15 @@ def marginal(data: Array, samples: Array, discrete: Discrete | None) -> dict[str
 
 
 def distribution(values: dict[str, Array], *, logarithmic: bool = False) -> dict[str, Any]:
-    """Histograms of several sets of numbers on one axis, which may be one of powers of ten."""
+    """Describe several sets of numbers by histograms on one axis.
+
+    Parameters
+    ----------
+    values
+        sets of numbers by name; what is not finite is left out.
+    logarithmic
+        whether the axis is one of powers of ten.
+    """
     finite = {name: x[np.isfinite(x) & ((x > 0) | (not logarithmic))] for name, x in values.items()}
     finite = {name: x for name, x in finite.items() if len(x)}
     if not finite:

@@ -13,19 +13,47 @@ PICTURED = 60_000  # numbers of each of data and samples
 
 @dataclass(frozen=True)
 class Limits:
-    """Rows for each part of a report."""
+    """How many rows each part of a report looks at.
 
-    screened: int  # estimated, to find the rows worth a look
-    scored: int  # scored exactly, at random: what means are taken over
-    calibrated: int  # whose PIT values are computed
-    counted: int  # whose normalisers' nodes are counted
-    pictured: int  # drawn as points
+    Parameters
+    ----------
+    screened
+        rows whose log density is estimated, to find those worth a closer look.
+    scored
+        rows scored exactly, taken at random: means are over these.
+    calibrated
+        rows whose PIT values are computed.
+    counted
+        rows whose normalisers' nodes are counted.
+    pictured
+        rows drawn as points, of the data and of the samples each.
+    sampled
+        rows drawn from the model.
+    listed
+        rows in the list of the most surprising ones.
+    """
+
+    screened: int
+    scored: int
+    calibrated: int
+    counted: int
+    pictured: int
     sampled: int
-    listed: int = 25  # most surprising rows
+    listed: int = 25
 
     @classmethod
     def for_table(cls, rows: int, columns: int, scored: int | None = None) -> "Limits":
-        """What suits a table; `scored` rows at most if given."""
+        """Choose what suits a table: enough to see, little enough to wait for.
+
+        Parameters
+        ----------
+        rows
+            number of rows of the table.
+        columns
+            number of its columns: with more of them, fewer rows are looked at.
+        scored
+            how many rows to score exactly, at most; None leaves it to the size of the table.
+        """
         if scored is not None and scored < 2:
             raise AemError(f"a report needs at least two scored rows, not {scored}")
 

@@ -39,7 +39,21 @@ MIXTURE = {
 def making_record(
     table: TableModel, path: Path, data: str, limits: Limits, seed: int
 ) -> dict[str, Any]:
-    """Four tables: the model's origin, its settings, its columns, this report."""
+    """Return four tables: the model's origin, its settings, its columns, this report.
+
+    Parameters
+    ----------
+    table
+        the model that is reported on.
+    path
+        the model's file, whose name is shown.
+    data
+        what the page calls the rows.
+    limits
+        how many rows each part of the report looked at.
+    seed
+        of the draws.
+    """
     about = table.about
     network = about.get("network") or {}
     return {

@@ -16,17 +16,46 @@ REACH = 8  # but nothing further from the middle half than so many times its wid
 
 
 def short(value: float, digits: int = 6) -> float | None:
-    """A number with as many digits as a reader can use; None if it is none."""
+    """Return a number with as many digits as a reader can use; None if it is not finite.
+
+    Parameters
+    ----------
+    value
+        a number, which need not be finite.
+    digits
+        how many significant digits.
+    """
     return float(f"{value:.{digits}g}") if math.isfinite(value) else None
 
 
 def shorts(values: Iterable[float], digits: int = 6) -> list[float | None]:
-    """Many of them."""
+    """Return numbers with as many digits as a reader can use.
+
+    Parameters
+    ----------
+    values
+        numbers, which need not be finite.
+    digits
+        how many significant digits.
+    """
     return [short(float(value), digits) for value in values]
 
 
 def shown_range(*columns: Array) -> tuple[float, float]:
-    """The axis for one column in data and samples: everything, but for values far from the rest."""
+    """Return the axis for one column in data and samples: all values but those far from the rest.
+
+    Parameters
+    ----------
+    columns
+        the column in data, in samples, and so on.
+
+    Returns
+    -------
+    low : float
+        where the axis begins.
+    high : float
+        where it ends, above its beginning.
+    """
     ends = [(float(c.min()), float(c.max()), *_inner(c)) for c in columns]
     low, high = min(e[2] for e in ends), max(e[3] for e in ends)
     reach = MARGIN * (high - low)
@@ -46,7 +75,15 @@ def _inner(x: Array) -> tuple[float, float]:
 
 
 def pack(x: Array, ranges: list[tuple[float, float]]) -> str:
-    """Rows [B, D] as base64 of 16-bit integers, column after column, each in its range."""
+    """Return rows as base64 of 16-bit integers, column after column.
+
+    Parameters
+    ----------
+    x
+        rows [B, D].
+    ranges
+        the lowest and the highest number of each column; others are marked as beyond.
+    """
     packed = np.empty(x.shape[::-1], dtype="<u2")
     for d, (low, high) in enumerate(ranges):
         place = np.rint((x[:, d] - low) / (high - low) * (LEVELS - 1))

@@ -31,7 +31,13 @@ SCRIPTS = (
 
 
 def render(record: dict[str, Any]) -> str:
-    """The page that shows a record."""
+    """Return the page that shows a record: one HTML file that fetches nothing.
+
+    Parameters
+    ----------
+    record
+        the `record` of a `BuiltReport`.
+    """
     style = _asset("style.css")
     script = '"use strict";\n(() => {\n' + "".join(_asset(f"{s}.js") for s in SCRIPTS) + "})();\n"
     policy = (
@@ -57,7 +63,13 @@ def render(record: dict[str, Any]) -> str:
 
 
 def embedded(record: dict[str, Any]) -> str:
-    """JSON that no HTML parser can mistake for the end of its element, or for anything else."""
+    """Return JSON that no HTML parser can mistake for the end of its element, or for anything else.
+
+    Parameters
+    ----------
+    record
+        the `record` of a `BuiltReport`.
+    """
     text = json.dumps(record, allow_nan=False, separators=(",", ":"), ensure_ascii=True)
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")

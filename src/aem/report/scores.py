@@ -25,18 +25,44 @@ CANDIDATES = 3  # as many rows are scored exactly as will be listed, times this
 
 @dataclass(frozen=True)
 class ReportScores:
-    """Which rows were scored at random, which because they looked odd, and what they scored."""
+    """Which rows of a report were scored, and what they scored.
+
+    Parameters
+    ----------
+    typical
+        numbers of the rows scored at random.
+    scores
+        log densities of those rows.
+    odd
+        numbers of the rows with the lowest scores of all, the lowest first.
+    screened
+        how many rows were looked at to find those.
+    """
 
     typical: NDArray[np.int64]
     scores: ColumnScores
-    odd: NDArray[np.int64]  # the lowest first
+    odd: NDArray[np.int64]
     screened: int
 
 
 def score_table(
     table: TableModel, x: Array, limits: Limits, rng: np.random.Generator, report: Report
 ) -> ReportScores:
-    """Score a random part of the rows, and find the lowest of all."""
+    """Score a random part of the rows, and find the lowest of all.
+
+    Parameters
+    ----------
+    table
+        the model that is reported on.
+    x
+        rows in the units of the table [B, D].
+    limits
+        how many rows to score, and how many to estimate.
+    rng
+        decides which rows are scored.
+    report
+        called as `report(what, done, total)` while the work goes on.
+    """
     typical = np.sort(rng.choice(len(x), limits.scored, replace=False))
     scores = table.score(x[typical], named(report, "scores"))
     known = dict(zip(typical.tolist(), scores.total.tolist(), strict=True))
@@ -56,7 +82,17 @@ def score_table(
 
 @torch.no_grad()
 def screen(table: TableModel, x: Array, report: Report) -> Array:
-    """An estimate of the log density of each row from a few nodes per conditional."""
+    """Estimate the log density of each row from a few nodes per conditional.
+
+    Parameters
+    ----------
+    table
+        the model that is reported on.
+    x
+        rows in the units of the table [B, D].
+    report
+        called as `report(what, done, total)` while the work goes on.
+    """
     model = table.model.eval()
     distribution_ = model()
     device = model.device
@@ -74,7 +110,15 @@ def screen(table: TableModel, x: Array, report: Report) -> Array:
 
 
 def scores_record(found: ReportScores, samples: ColumnScores) -> dict[str, Any]:
-    """The distribution of log densities, of data beside samples."""
+    """Describe the distribution of log densities, of data beside samples.
+
+    Parameters
+    ----------
+    found
+        scores of rows of the table.
+    samples
+        scores of rows drawn from the model.
+    """
     total = found.scores.total
     return {
         **distribution({"data": total, "samples": samples.total}),
@@ -90,7 +134,19 @@ def scores_record(found: ReportScores, samples: ColumnScores) -> dict[str, Any]:
 def normaliser_record(
     table: TableModel, x: Array, found: ReportScores, limits: Limits
 ) -> dict[str, Any]:
-    """Errors of the scores, and what the normalisers took."""
+    """Describe the errors of the scores, and what the normalisers took.
+
+    Parameters
+    ----------
+    table
+        the model that is reported on.
+    x
+        rows in the units of the table [B, D].
+    found
+        what `score_table` returned for the rows.
+    limits
+        says for how many rows nodes are counted.
+    """
     error = found.scores.error
     some = table.read(x[found.typical[: limits.counted]])
     detail = score_block(table.exact, some, None, Quadrature(tolerance=TOLERANCE))

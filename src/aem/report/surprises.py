@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 RowColumn = tuple[int, int]  # row and column
 ConditionalPlot = dict[str, Any]
 
-BLAMED = 3  # columns a row
+BLAMED = 3  # columns per row
 POINTS = 61  # of a drawn conditional
 MOST_CELLS = 40  # values of a discrete column drawn one by one
 OUTER = (0.002, 0.998)  # quantiles a drawn conditional reaches from and to, and to the value
@@ -27,7 +27,19 @@ OUTER = (0.002, 0.998)  # quantiles a drawn conditional reaches from and to, and
 def surprises(
     table: TableModel, x: Array, numbers: NDArray[np.int64], report: Report
 ) -> list[dict[str, Any]]:
-    """One record for each of the rows x, whose numbers in the table are given."""
+    """Return a record of each of some rows: its score, and the columns that make it unlikely.
+
+    Parameters
+    ----------
+    table
+        the model, whose columns stand as it reads them.
+    x
+        the rows [B, D].
+    numbers
+        their numbers in the whole table [B].
+    report
+        called as `report(what, done, total)` while the work goes on.
+    """
     explained = explain(table, x, named(report, "explanations"))
     blamed = np.argsort(-explained.surprise, axis=1, kind="stable")[:, :BLAMED]
     pictures = _pictures(table, x, explained.context, blamed)

@@ -13,7 +13,15 @@ SERIES = ("loss", "validation_log_prob", "validation_proposal_log_prob")
 
 
 def training_record(about: dict[str, Any], path: Path) -> dict[str, Any]:
-    """The history with where it comes from; without one, why there is none."""
+    """Return the history of the training and where it comes from; without one, why there is none.
+
+    Parameters
+    ----------
+    about
+        how the model came about.
+    path
+        the model's file; its folder may hold the files of a run.
+    """
     network = about.get("network")
     if isinstance(network, dict) and network.get("history"):
         return {

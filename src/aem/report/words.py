@@ -13,7 +13,21 @@ def summary(
     limits: Limits,
     listed: list[dict[str, Any]],
 ) -> list[str]:
-    """What a reader should take away."""
+    """Return the overview: sentences with what a reader should take away.
+
+    Parameters
+    ----------
+    table
+        the model that is reported on.
+    metrics
+        the main numbers.
+    normaliser
+        what `normaliser_record` returned.
+    limits
+        how many rows each part of the report looked at.
+    listed
+        the most surprising rows, as `surprises` returned them.
+    """
     rows, scored = metrics["rows"], metrics["rows_scored"]
     which = "all of them" if scored == rows else f"{scored:,} of them, drawn at random"
     return [

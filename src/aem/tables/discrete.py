@@ -50,33 +50,63 @@ DIGITS = 13  # of a value that arithmetic leaves right
 
 @dataclass(frozen=True)
 class Discrete:
-    """One discrete column: values are origin + step · k, k = 0 … cells − 1 have been seen."""
+    """One discrete column: its values are origin + step · k, of which k = 0 … cells − 1 have been seen.
+
+    Parameters
+    ----------
+    column
+        name of the column.
+    origin
+        the lowest value seen.
+    step
+        distance of neighbouring values, and width of the cell around each.
+    cells
+        how many steps the values seen span, both ends included.
+    beyond
+        ε, the chance of a value below the lowest or above the highest seen.
+    why
+        what the column was recognised by, in words.
+    values
+        all values, of a column that has no common step; empty otherwise.
+    """
 
     column: str
     origin: float
     step: float
     cells: int
-    beyond: float  # ε: the chance of a value below the lowest or above the highest
+    beyond: float
     why: str
-    values: tuple[float, ...] = ()  # those of a column that has no common step
+    values: tuple[float, ...] = ()
 
     @property
     def bounded(self) -> bool:
-        """Whether its values are a handful."""
+        """Whether its values are so few that a share of probability beyond them is corrected for."""
         return self.cells <= MOST_BOUNDED_CELLS
 
     def within(self, x: Array) -> NDArray[np.bool_]:
-        """Which values are in a cell of the range seen."""
+        """Return which values lie in a cell of the range seen.
+
+        Parameters
+        ----------
+        x
+            values in the units of the column [B].
+        """
         place = np.floor((x - self.origin) / self.step + 0.5)
         return (place >= 0) & (place < self.cells)
 
     def as_record(self) -> dict[str, Any]:
-        """As JSON holds it."""
+        """Return the column as JSON holds it."""
         return {k: v for k, v in asdict(self).items() if k != "values" or v}
 
     @classmethod
     def from_record(cls, entry: Mapping[str, Any]) -> "Discrete":
-        """Read what JSON holds, or say that it is damaged."""
+        """Read what JSON holds, or say that it is damaged.
+
+        Parameters
+        ----------
+        entry
+            what `as_record` gave.
+        """
         column = cls(**{**entry, "values": tuple(entry.get("values", ()))})
         numbers = (column.origin, column.step, column.beyond, *column.values)
         possible = column.step > 0 and column.cells >= 1 and 0 < column.beyond < 1
@@ -85,19 +115,37 @@ class Discrete:
         return column
 
     def centre(self, x: Array) -> Array:
-        """The middle of the cell each value lies in, without the noise of the last digits."""
+        """Return the middle of the cell that each value lies in, without the noise of the last digits.
+
+        Parameters
+        ----------
+        x
+            values in the units of the column [B].
+        """
         middle = self.origin + self.step * np.floor((x - self.origin) / self.step + 0.5)
         largest = max(abs(self.origin), abs(self.origin + self.step * self.cells))
         rounded: Array = np.round(middle, DIGITS - math.ceil(math.log10(largest or 1.0)))
         return rounded
 
     def moved(self, by: float) -> "Discrete":
-        """The same column with a number added to its values."""
+        """Return the same column with a number added to its values.
+
+        Parameters
+        ----------
+        by
+            what is added to origin and values.
+        """
         values = tuple(value + by for value in self.values)
         return replace(self, origin=self.origin + by, values=values)
 
     def restore(self, x: Array) -> Array:
-        """What a draw from a cell stands for."""
+        """Return the value of the column that each draw from a cell stands for.
+
+        Parameters
+        ----------
+        x
+            drawn values [B].
+        """
         if not self.values:
             return self.centre(x)
         known = np.array(self.values)
@@ -106,7 +154,18 @@ class Discrete:
 
 
 def recognise(x: Array, columns: Sequence[str]) -> list[Discrete]:
-    """The discrete columns of a table."""
+    """Find the discrete columns of a table.
+
+    A column is discrete if its values are whole numbers not too fine for its spread, multiples of
+    another step, or so few that they repeat.
+
+    Parameters
+    ----------
+    x
+        training rows [B, D].
+    columns
+        names of the columns.
+    """
     found = (_look_at(x[:, d], name) for d, name in enumerate(columns))
     return [column for column in found if column is not None]
 
@@ -183,9 +242,16 @@ def _common_step(gaps: Array) -> tuple[float, bool]:
 def lattice(
     columns: Sequence[str], discrete: Sequence[Discrete], offsets: Array
 ) -> tuple[tuple[float, float], ...]:
-    """(origin, step) of every column for a model's configuration; empty if none is discrete.
+    """Return (origin, step) of every column for `ModelConfig.lattice`; empty if none is discrete.
 
-    The model sees columns with the offsets [D] subtracted.
+    Parameters
+    ----------
+    columns
+        names of all columns.
+    discrete
+        the discrete ones among them.
+    offsets
+        what is subtracted from each column before the model sees it [D].
     """
     if not discrete:
         return ()
@@ -199,7 +265,19 @@ def lattice(
 def dequantise(
     x: Array, columns: Sequence[str], discrete: Sequence[Discrete], rng: np.random.Generator
 ) -> Array:
-    """Rows with every discrete value drawn evenly from its cell."""
+    """Return rows with every discrete value drawn evenly from its cell, to fit a density to.
+
+    Parameters
+    ----------
+    x
+        training rows [B, D].
+    columns
+        names of all columns.
+    discrete
+        the discrete ones among them.
+    rng
+        where the draws come from.
+    """
     x = x.copy()
     for column in discrete:
         d = columns.index(column.column)
@@ -217,11 +295,25 @@ def log_cell_density(
     *,
     proposal_alone: bool = False,
 ) -> dict[int, Float[Tensor, " B"]]:
-    """For each discrete column, log(P(cell) / step) of rows, given a float64 model's normalisers.
+    """Return for each discrete column log(P(cell) / step) of rows, by number of the column.
 
-    Rows and columns are in the units that the model reads; `flat` are the rows' conditionals. The
-    density is integrated over the cell itself: a difference of two values of the CDF would lose
+    The density is integrated over the cell itself: a difference of two values of the CDF would lose
     every digit in the tails. A proposal alone knows its mass in closed form.
+
+    Parameters
+    ----------
+    model
+        the model, in float64.
+    flat
+        the rows' conditionals, with one batch axis.
+    discrete
+        the discrete columns, in the units that the model reads.
+    rows
+        rows in the units that the model reads.
+    log_z
+        log normalisers of the rows' conditionals.
+    proposal_alone
+        whether the density meant is the proposal's.
     """
     shift, scales = model.standardisation.shift, model.standardisation.scale
     index = torch.arange(len(rows), device=rows.device) * rows.shape[1]
@@ -254,7 +346,7 @@ def log_cell_density(
 def _log_mass(
     conditionals: Conditionals, low: Float[Tensor, " B"], width: float
 ) -> Float[Tensor, " B"]:
-    """log of the integral of p̃ over [low, low + width), by as many nodes as its frequencies need."""
+    """Return log of the integral of p̃ over [low, low + width), by as many nodes as it needs."""
     highest = float(conditionals.highest_frequency.max()) if len(low) else 0.0
     panels = min(max(math.ceil(width * highest / PHASE), FEWEST_PANELS), MOST_PANELS)
     start = torch.arange(panels, dtype=low.dtype, device=low.device)[:, None]

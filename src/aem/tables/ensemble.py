@@ -28,7 +28,19 @@ Array = NDArray[np.float64]
 
 
 def column_orders(features: int, members: int, seed: int) -> list[tuple[int, ...]]:
-    """The order of the data first, then random ones; each is a function of (seed, place) alone."""
+    """Return an order of columns for each member: that of the data first, then random ones.
+
+    Each is a function of the seed and its place alone.
+
+    Parameters
+    ----------
+    features
+        D, the number of columns.
+    members
+        how many orders.
+    seed
+        of the random ones.
+    """
     orders = [tuple(range(features))]
     for place in range(1, members):
         generator = torch.Generator().manual_seed(seed * 1_000_003 + place)
@@ -37,17 +49,30 @@ def column_orders(features: int, members: int, seed: int) -> list[tuple[int, ...
 
 
 def mixture_log_prob(log_prob: Float[Tensor, "M ..."]) -> Float[Tensor, "..."]:
-    """log of the mean density of M members."""
+    """Return the log of the mean density of members.
+
+    Parameters
+    ----------
+    log_prob
+        log densities, the members along the first axis.
+    """
     return log_prob.logsumexp(0) - math.log(len(log_prob))
 
 
 def mixture_error(
     log_prob: Float[Tensor, "M ..."], error: Float[Tensor, "M ..."]
 ) -> Float[Tensor, "..."]:
-    """What errors of the members' log densities do to that of the mixture.
+    """Return what errors of the members' log densities do to that of the mixture.
 
     To first order each counts by its member's share of the density. Where no member has any, the
     shares are not numbers, and the largest error stands for all.
+
+    Parameters
+    ----------
+    log_prob
+        log densities, the members along the first axis.
+    error
+        their errors, in nats.
     """
     shares = log_prob.softmax(0)
     weighted = (shares * error).nan_to_num(nan=math.inf).sum(0)
@@ -60,7 +85,7 @@ class TableEnsemble:
     Parameters
     ----------
     members
-        models of the table; their order of columns may differ within, not outside.
+        models of the same table; each may factorise its columns in another order.
     about
         how the ensemble came about, as JSON can hold it; decides nothing.
     """
@@ -80,7 +105,17 @@ class TableEnsemble:
     def score(
         self, x: ArrayLike, report: Report = silent, *, tolerance: float = TOLERANCE
     ) -> RowScores:
-        """Score rows of the table, as `TableModel.score` does."""
+        """Score rows by the mean density of all members; a row's score depends on no other row.
+
+        Parameters
+        ----------
+        x
+            rows: an array, or a data frame, whose columns are matched by name.
+        report
+            called as `report(what, done, total)` while the work goes on.
+        tolerance
+            largest error of a member's log density of a row, in nats.
+        """
         scores = []
         for number, member in enumerate(self.members):
             told = part_of(report, number, len(self.members))
@@ -98,7 +133,19 @@ class TableEnsemble:
         method: str = "exact",
         proposals: int = RESAMPLED,
     ) -> Array:
-        """Draw rows as `TableModel.sample` does, each from a member chosen at random."""
+        """Draw rows, each from a member chosen at random.
+
+        Parameters
+        ----------
+        count
+            how many rows.
+        seed
+            the same seed draws the same rows; without one PyTorch's own stream goes on.
+        report
+            called as `report(what, done, total)` while the work goes on.
+        method, proposals
+            how values are drawn, as in `AEMDistribution.sample`.
+        """
         count, how = positive_count(count), Drawing(method, proposals)
         with seeded(seed, self.members[0].model.device):
             chosen = torch.randint(len(self.members), (count,)).numpy()
@@ -110,7 +157,13 @@ class TableEnsemble:
         return rows
 
     def save(self, path: str | Path) -> None:
-        """Write all members to one safe file."""
+        """Write all members to one safe file.
+
+        Parameters
+        ----------
+        path
+            the file to write, whole or not at all; models usually end in .aem.
+        """
         from aem.tables.files import save_ensemble
 
         save_ensemble(self, path)

@@ -43,7 +43,7 @@ OF_NETWORKS = ("hidden", "batch_size", "learning_rate", "dropout", "weight_decay
 
 
 def _seed(random_state: Any) -> int:
-    """A number is its own seed, so that Python and the command line make the same model."""
+    """Return a seed; a number is its own, so that Python and the command line make the same model."""
     if not isinstance(random_state, int | np.integer):
         return int(check_random_state(random_state).randint(2**31 - 1))
     if not 0 <= random_state < SEEDS:
@@ -61,7 +61,7 @@ def _is_finite(value: Any) -> bool:
 
 @contextmanager
 def _as_table_errors() -> Iterator[None]:
-    """scikit-learn's conventions ask for a ValueError."""
+    """Turn the library's errors into a ValueError, as scikit-learn's conventions ask."""
     try:
         yield
     except TableError:
@@ -72,7 +72,7 @@ def _as_table_errors() -> Iterator[None]:
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class _TableEstimator(BaseEstimator):  # type: ignore[misc]
-    """What both estimators share: a fitted `TableModel` and the way of rows to it."""
+    """What both estimators share: a fitted `TableModel`, and how rows are brought to it."""
 
     components: int | None = None
     hidden: int | None = None
@@ -90,7 +90,21 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
 
     @_as_table_errors()
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit to the rows of an array or a data frame; y is ignored."""
+        """Fit to the rows of a table.
+
+        Parameters
+        ----------
+        X
+            an array [B, D] or a data frame of finite numbers, with two rows at least. The names and
+            the kind of a frame are remembered.
+        y
+            ignored; it is there for scikit-learn's pipelines.
+
+        Returns
+        -------
+        AEMDensity
+            the estimator itself.
+        """
         how = self._how()
         rows, names = self._learn_columns(X)
         self._take(fit_table(rows, names, **how).table)
@@ -112,7 +126,7 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
         return rows, names
 
     def _how(self) -> dict[str, Any]:
-        """How to fit."""
+        """Return the arguments of a fit: settings, seed and device."""
         given = {name: getattr(self, name) for name in FitSettings.__annotations__}
         return {
             "settings": FitSettings(**given),
@@ -148,16 +162,31 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
 
     @_as_table_errors()
     def score_samples(self, X: Any) -> Array:
-        """Log density of each row, in the units of the data.
+        """Return the log density of each row, in nats and in the units of the data.
 
-        A discrete column counts with the probability of its value divided by its step.
+        A discrete column counts with the probability of its value divided by its step. A score
+        depends on no other row.
+
+        Parameters
+        ----------
+        X
+            rows: an array with the columns of the fit in their order, or a data frame, matched by
+            name.
         """
         rows = self._rows(X)
         return self.model_.score(rows).total
 
     @_as_table_errors()
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Any:
-        """Draw rows like those of the fit: a frame if that was one, else an array."""
+        """Draw rows like those of the fit: a frame if that was one, else an array.
+
+        Parameters
+        ----------
+        n_samples
+            how many rows.
+        random_state
+            a seed, or a `numpy.random.RandomState`; None takes a seed at random.
+        """
         check_is_fitted(self)
         seed = _seed(random_state)
         rows = self.model_.sample(n_samples, seed)
@@ -168,12 +197,25 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
 
     @_as_table_errors()
     def explain(self, X: Any, top: int = 3) -> Any:
-        """The `top` most surprising columns of each row, and what would have been likely there.
+        """Return the most surprising columns of each row, and what would have been likely there.
 
-        One line a row and column: the row's label and log density; rank, name and value of the
-        column; its own log density given the columns before it; its surprise (how many nats that
-        lies below the average there); the median and the 90 % highest-density region of what could
-        have stood there. A frame of the kind given; a dictionary of lists for an array.
+        There is one line per row and column: the row's label and log density; rank, name and value
+        of the column; its own log density given the columns before it; its surprise (how many nats
+        that lies below the average there); the median and the 90 % highest-density region of what
+        could have stood there.
+
+        Parameters
+        ----------
+        X
+            rows: an array with the columns of the fit in their order, or a data frame, matched by
+            name.
+        top
+            how many columns of each row, the most surprising first.
+
+        Returns
+        -------
+        frame or dict of lists
+            a frame of the kind given; a dictionary of lists for an array.
         """
         rows = self._rows(X)
         if not _is_whole(top) or top < 1:
@@ -188,12 +230,21 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
 
     @_as_table_errors()
     def save(self, path: str | Path) -> None:
-        """Write one safe file, for `load`, `aem.TableModel.load` and the command line."""
+        """Write one safe file, for `load`, `aem.TableModel.load` and the command line.
+
+        Parameters
+        ----------
+        path
+            the file to write, whole or not at all; models usually end in .aem.
+        """
         check_is_fitted(self)
         self.model_.save(path)
 
     def _remember(self, table: TableModel) -> None:
-        """Know what a fit would have known; of a file nobody can tell which kind of frame it was."""
+        """Set the attributes that a fit would have set.
+
+        A file does not say which kind of frame the model was fitted to.
+        """
         self.model_ = table
         self.discrete_ = [column.column for column in table.discrete]
         self.n_features_in_ = len(table.columns)
@@ -214,23 +265,55 @@ class AEMDensity(DensityMixin, _TableEstimator):  # type: ignore[misc]
     Parameters
     ----------
     components
-        Gaussians of the mixture that the proposals start from.
+        Gaussians of the mixture that the proposals start from; without a number a few sizes are
+        compared on held-out rows.
     hidden
         units of the autoregressive network.
     steps
         training steps of the proposal, and again of the energies; 0 keeps the mixture alone.
-    batch_size, learning_rate, dropout, weight_decay
-        of that training; the energies learn at a tenth of the rate.
+    batch_size
+        rows per training step.
+    learning_rate
+        the highest learning rate of the proposal; the energies learn at a tenth of it.
+    dropout
+        share of the units that training leaves out.
+    weight_decay
+        decoupled weight decay of the networks.
     frequencies
         Fourier features of each value.
     device
-        "auto", "cpu" or "cuda".
+        where networks are trained: "auto" (a GPU if there is one), "cpu" or "cuda".
     random_state
         a seed; the same table and seed give the same model.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aem import AEMDensity
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=300)
+    >>> table = np.column_stack((x, x**2 + 0.1 * rng.normal(size=300)))
+    >>> density = AEMDensity().fit(table)
+    >>> likely, unlikely = density.score_samples([[1, 1], [1, -1]])
+    >>> bool(likely > unlikely + 10)
+    True
+    >>> density.explain([[1, -1]], top=1)["column"]
+    ['x2']
+    >>> density.sample(1000).shape
+    (1000, 2)
     """
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Mean log density of the rows."""
+        """Return the mean log density of rows, in nats per row.
+
+        Parameters
+        ----------
+        X
+            rows: an array with the columns of the fit in their order, or a data frame, matched by
+            name.
+        y
+            ignored; it is there for scikit-learn's pipelines.
+        """
         return float(self.score_samples(X).mean())
 
     @classmethod
@@ -238,14 +321,14 @@ class AEMDensity(DensityMixin, _TableEstimator):  # type: ignore[misc]
     def load(cls, path: str | Path, device: str = "auto") -> Self:
         """Read a density from the file of any model of a table.
 
+        Samples come back as arrays: a file does not know what kind of frame the rows came from.
+
         Parameters
         ----------
         path
             what `save` or `aem fit` wrote.
         device
-            "auto", "cpu" or "cuda".
-
-        Samples come back as arrays: a file does not know what kind of frame the rows came from.
+            "auto" (a GPU if there is one), "cpu" or "cuda".
         """
         density = cls(device=device)
         density._remember(load_single(path, choose_device(device)))
@@ -254,38 +337,78 @@ class AEMDensity(DensityMixin, _TableEstimator):  # type: ignore[misc]
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class AEMOutlierDetector(OutlierMixin, _TableEstimator):  # type: ignore[misc]
-    """Rows are outliers if their score is among the lowest `contamination` of rows like the fitted.
+    """Detects rows with lower scores than all but a share `contamination` of rows like the fitted.
 
-    The score is the worst of three looks at a row: its log density, the same blurred by a deviation of
-    each column, and the log densities of its columns by themselves, each in its own spread.
+    The score is the worst of three views of a row: its log density, the same blurred by one
+    standard deviation of each column, and the log densities of its columns by themselves, each
+    measured in its own spread.
 
-    The threshold comes from scores of rows that the scoring model has not seen, so that new rows are
-    called outliers no more often than that; where this makes no difference it is exactly the share
-    `contamination` of a small table's own rows.
+    The threshold comes from scores of rows that the scoring model has not seen, so that new rows
+    are called outliers no more often than that; where this makes no difference it is exactly the
+    share `contamination` of a small table's own rows.
 
-    Outliers among the training rows must not teach the density that they are normal, so the rows
-    furthest out, twice as many as there may be outliers, do not take part in the fit.
+    The density is fitted to central rows, so that outliers among the training rows do not influence
+    it: the rows furthest out, twice as many as there may be outliers, do not take part in the fit.
     With training rows known to be normal give a small contamination, 0.01 say.
 
-    Networks follow whatever is there, outliers too. So with a contamination of 0.05 or more none is
-    trained, whatever the size of the table, unless `steps` is given: the density is a mixture, and
-    settings of a network make no difference, which a warning says.
+    Networks adapt to whatever rows there are, outliers included. So with a contamination of 0.05 or
+    more none is trained, whatever the size of the table, unless `steps` is given: the density is a
+    mixture, and settings of a network make no difference, which a warning says.
 
     Parameters
     ----------
     contamination
         the share of the training rows to call outliers, in (0, 0.5].
-    components, steps, device, random_state
-        as in `AEMDensity`.
-    hidden, batch_size, learning_rate, dropout, weight_decay, frequencies
-        as in `AEMDensity`, where a network is trained.
+    components
+        Gaussians of the mixture that the proposals start from; without a number a few sizes are
+        compared on held-out rows, none so large that outliers alone could fill a component.
+    hidden
+        units of the autoregressive network, where one is trained.
+    steps
+        training steps of the proposal, and again of the energies; 0 keeps the mixture alone.
+    batch_size
+        rows per training step.
+    learning_rate
+        the highest learning rate of the proposal; the energies learn at a tenth of it.
+    dropout
+        share of the units that training leaves out.
+    weight_decay
+        decoupled weight decay of the networks.
+    frequencies
+        Fourier features of each value.
+    device
+        where networks are trained: "auto" (a GPU if there is one), "cpu" or "cuda".
+    random_state
+        a seed; the same table and seed give the same detector.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aem import AEMOutlierDetector
+    >>> table = np.random.default_rng(0).normal(size=(100, 2))
+    >>> AEMOutlierDetector().fit(table).predict([[0, 0], [9, 9]])
+    array([ 1, -1])
     """
 
     contamination: float = 0.1
 
     @_as_table_errors()
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit to rows that may hold a share of outliers; y is ignored."""
+        """Fit to the rows of a table, a share of which may be outliers, and find the threshold.
+
+        Parameters
+        ----------
+        X
+            an array [B, D] or a data frame of finite numbers, with two rows at least. The names and
+            the kind of a frame are remembered.
+        y
+            ignored; it is there for scikit-learn's pipelines.
+
+        Returns
+        -------
+        AEMOutlierDetector
+            the estimator itself.
+        """
         if not _is_finite(self.contamination) or not 0 < self.contamination <= MOST_CONTAMINATED:
             raise TableError(f"contamination must lie in (0, 0.5], not {self.contamination!r}")
         how = self._how()
@@ -306,17 +429,29 @@ class AEMOutlierDetector(OutlierMixin, _TableEstimator):  # type: ignore[misc]
 
     @_as_table_errors()
     def score_samples(self, X: Any) -> Array:
-        """How normal each row is, the lower the odder.
+        """Return how normal each row is, the lower the odder.
 
-        It is the worst of three looks, see `aem.tables.detector.normality`; `model_.score` gives log
-        densities.
+        It is the worst of three views, see `aem.tables.detector.normality`; `model_.score` gives
+        log densities.
+
+        Parameters
+        ----------
+        X
+            rows: an array with the columns of the fit in their order, or a data frame, matched by
+            name.
         """
         rows = self._rows(X)
         return self.normality_.score(rows)
 
     @_as_table_errors()
     def save(self, path: str | Path) -> None:
-        """Write one safe file, for `load`; `aem.TableModel.load` and commands read its density."""
+        """Write one safe file, for `load`; `aem.TableModel.load` and commands read its density.
+
+        Parameters
+        ----------
+        path
+            the file to write, whole or not at all; models usually end in .aem.
+        """
         check_is_fitted(self)
         save_detector(self.normality_, self.offset_, float(self.contamination), path)
 
@@ -330,7 +465,7 @@ class AEMOutlierDetector(OutlierMixin, _TableEstimator):  # type: ignore[misc]
         path
             what `save` wrote.
         device
-            "auto", "cpu" or "cuda".
+            "auto" (a GPU if there is one), "cpu" or "cuda".
         """
         normality, threshold, contamination = load_detector(path, choose_device(device))
         detector = cls(device=device, contamination=contamination)
@@ -339,10 +474,24 @@ class AEMOutlierDetector(OutlierMixin, _TableEstimator):  # type: ignore[misc]
         return detector
 
     def decision_function(self, X: Any) -> Array:
-        """How far each row's score lies above the threshold; negative for outliers."""
+        """Return how far each row's score lies above the threshold; negative for outliers.
+
+        Parameters
+        ----------
+        X
+            rows: an array with the columns of the fit in their order, or a data frame, matched by
+            name.
+        """
         scores = self.score_samples(X)
         return scores - self.offset_
 
     def predict(self, X: Any) -> NDArray[np.int64]:
-        """1 for inliers, −1 for outliers."""
+        """Return 1 for each inlier and −1 for each outlier.
+
+        Parameters
+        ----------
+        X
+            rows: an array with the columns of the fit in their order, or a data frame, matched by
+            name.
+        """
         return np.where(self.decision_function(X) >= 0, 1, -1)

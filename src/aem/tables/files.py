@@ -32,11 +32,11 @@ def save_table(table: TableModel, path: str | Path, kind: str = "model", **furth
     Parameters
     ----------
     table
-        the model.
+        the model; the type of its weights is kept.
     path
         the file to write, whole or not at all.
     kind
-        what else the file is, where it is more than a model.
+        what the file is: "model", or "detector" where it is more than that.
     further
         more keys of the file, each of which JSON can hold.
     """
@@ -51,7 +51,15 @@ def save_table(table: TableModel, path: str | Path, kind: str = "model", **furth
 
 
 def save_ensemble(ensemble: TableEnsemble, path: str | Path) -> None:
-    """Write all members of an ensemble to one file."""
+    """Write all members of an ensemble to one file.
+
+    Parameters
+    ----------
+    ensemble
+        the ensemble; the types of its members' weights are kept.
+    path
+        the file to write, whole or not at all.
+    """
     tensors = {
         f"{place}.{name}": tensor
         for place, member in enumerate(ensemble.members)
@@ -80,7 +88,15 @@ def load_table(path: str | Path, device: str | torch.device = "cpu") -> TableMod
 
 
 def load_single(path: str | Path, device: str | torch.device = "cpu") -> TableModel:
-    """Read the one model in a file; an ensemble is refused."""
+    """Read the one model in a file; an ensemble is refused.
+
+    Parameters
+    ----------
+    path
+        a file of a model, a detector or a prior.
+    device
+        where the model will be.
+    """
     table = _read(Path(path), OF_A_TABLE, device)
     assert isinstance(table, TableModel)
     return table

@@ -42,7 +42,15 @@ GIVE_UP = 0.05  # a draw beyond the range may not exist: fewer and fewer insist 
 
 @dataclass(frozen=True)
 class RowScores:
-    """Log densities of rows [B] in the units of the table, and the error of each."""
+    """Log densities of B rows in the units of the table, in nats.
+
+    Parameters
+    ----------
+    total
+        log density of each row [B].
+    error
+        estimated error of each [B].
+    """
 
     total: Array
     error: Array
@@ -50,14 +58,22 @@ class RowScores:
 
 @dataclass(frozen=True)
 class ColumnScores:
-    """Log densities [B, D] column by column given those before, and the error of each row [B]."""
+    """Log densities of B rows column by column, each given the columns before it, in nats.
+
+    Parameters
+    ----------
+    log_density
+        log densities [B, D] by column of the table.
+    error
+        estimated error of each row's sum [B].
+    """
 
     log_density: Array
     error: Array
 
     @property
     def total(self) -> Array:
-        """Log density of each row."""
+        """Log density of each row: the sum over its columns."""
         total: Array = self.log_density.sum(1)
         return total
 
@@ -65,8 +81,8 @@ class ColumnScores:
 class TableModel:
     """A density of the columns of a table: an AEM behind a transform, and discrete columns.
 
-    Log densities are in the units of the table. A discrete column counts with the probability of its
-    value divided by its step.
+    Log densities are in the units of the table. A discrete column counts with the probability of
+    its value divided by its step.
 
     Parameters
     ----------
@@ -80,6 +96,18 @@ class TableModel:
         how the model came about, as JSON can hold it; decides nothing.
     columns
         names in the order of the table, if that is not the model's.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aem import AEMDensity
+    >>> x = np.random.default_rng(0).normal(size=(300, 2))
+    >>> model = AEMDensity().fit(x).model_  # or TableModel.load("model.aem")
+    >>> scores = model.score([[0, 0], [9, 0]])
+    >>> scores.log_density.shape, scores.total.shape
+    ((2, 2), (2,))
+    >>> model.sample(1000, seed=1).shape
+    (1000, 2)
     """
 
     def __init__(
@@ -106,7 +134,7 @@ class TableModel:
             self._check_discrete()
 
     def _check_discrete(self) -> None:
-        """Refuse what the cells of discrete columns would not come through as they are."""
+        """Refuse transforms and models that would change the cells of discrete columns."""
         if self.mixes or self.model.config.whiten:
             raise AemError("a symmetry or a whitened model would mix discrete columns with others")
         origin = torch.zeros(len(self.columns), dtype=torch.float64)
@@ -117,11 +145,17 @@ class TableModel:
 
     @property
     def mixes(self) -> bool:
-        """Whether no column the model reads is one of the table."""
+        """Whether the columns that the model reads mix those of the table, as behind a symmetry."""
         return any(isinstance(part, Symmetry) for part in self.transform.parts)
 
     def in_order(self, columns: Sequence[str]) -> "TableModel":
-        """Return the same density, of a table whose columns stand in another order."""
+        """Return the same density, of a table whose columns stand in another order.
+
+        Parameters
+        ----------
+        columns
+            all names of this table, in the order wanted.
+        """
         if tuple(columns) == self.columns:
             return self
         if sorted(columns) != sorted(self.columns):
@@ -130,12 +164,12 @@ class TableModel:
         return self.behind(order, columns)
 
     def behind(self, part: TableTransform, columns: Sequence[str] | None = None) -> "TableModel":
-        """Return the density of rows of which a further transform makes those of this table.
+        """Return the density of new rows that a further transform carries to those of this table.
 
         Parameters
         ----------
         part
-            from the new rows to those of this table.
+            the transform from the new rows to those of this table.
         columns
             names of the new columns, if they stand in another order.
         """
@@ -147,43 +181,61 @@ class TableModel:
 
     @cached_property
     def exact(self) -> AEM:
-        """The model in float64."""
+        """The model in float64, in evaluation mode."""
         return self.model.in_double()
 
     @cached_property
     def cells(self) -> tuple[Discrete, ...]:
-        """The discrete columns in the units that the model reads: they are only ever shifted."""
+        """The discrete columns in the units that the model reads: transforms only ever shift them."""
         origin = torch.zeros(len(self.columns), dtype=torch.float64)
         by = self.transform.forward(origin).tolist()
         place = self.model.columns.index
         return tuple(column.moved(by[place(column.column)]) for column in self.discrete)
 
     def rows(self, x: ArrayLike) -> Array:
-        """Check rows; the columns of a data frame are matched by name."""
+        """Check rows and return them as an array, or raise an error that says what is wrong.
+
+        Parameters
+        ----------
+        x
+            rows: an array, or a data frame, whose columns are matched by name.
+        """
         table = check_table(x, features=len(self.columns), columns=self.columns)
         refuse_extreme(table, self.columns)
         return table
 
     def read(self, x: Array) -> Tensor:
-        """Rows as the model reads them: float64, on its device."""
+        """Return rows as the model reads them: float64, on its device.
+
+        Parameters
+        ----------
+        x
+            rows that are checked already, in the units of the table.
+        """
         return self.transform.forward(torch.tensor(x, device=self.model.device))
 
     def column(self, d: int) -> "ColumnMap":
-        """How a single column of the table goes into the model's units, and back."""
+        """Return the map of a single column of the table to the model's units, and back.
+
+        Parameters
+        ----------
+        d
+            number of the column in the table.
+        """
         return ColumnMap(self, d)
 
     @torch.no_grad()
     def score(
         self, x: ArrayLike, report: Report = silent, *, tolerance: float = TOLERANCE
     ) -> ColumnScores:
-        """Score rows; the same row gives the same number in any company.
+        """Score rows; a row's score depends on no other row.
 
         Parameters
         ----------
         x
             rows: an array, or a data frame, whose columns are matched by name.
         report
-            told how many rows are done.
+            called as `report(what, done, total)` while the work goes on.
         tolerance
             largest error of a row's log density, in nats; rows that miss it are named in a warning.
         """
@@ -206,7 +258,15 @@ class TableModel:
         return scores
 
     def scores(self, rows: Tensor, settings: Quadrature) -> Scores:
-        """All that the quadrature knows about rows that are checked already, in their units."""
+        """Return all that the quadrature knows about rows, by column of the table.
+
+        Parameters
+        ----------
+        rows
+            rows that are checked already, in the units of the table, on the model's device.
+        settings
+            how exactly, and with how much memory.
+        """
 
         def some(block: slice) -> Scores:
             return self.score_block(rows[block], settings, block.start)
@@ -220,7 +280,17 @@ class TableModel:
         return read, z, self.exact.conditionals(z).flatten()
 
     def score_block(self, rows: Tensor, settings: Quadrature, first_row: int = 0) -> Scores:
-        """The same of a block of rows that fits into the memory."""
+        """Return all that the quadrature knows about a block of rows that fits into memory.
+
+        Parameters
+        ----------
+        rows
+            rows that are checked already, in the units of the table, on the model's device.
+        settings
+            tolerance per row, nodes and memory of the quadrature.
+        first_row
+            number of the first of these rows, for messages.
+        """
         exact = self.exact
         read, z, flat = self._conditionals(rows)
         scores = score_conditionals(exact, flat, z, None, settings, first_row)
@@ -235,7 +305,13 @@ class TableModel:
 
     @torch.no_grad()
     def log_proposal(self, rows: Tensor) -> Tensor:
-        """Log densities [B, D] of the proposal alone, by column of the table."""
+        """Return log densities [B, D] of the proposal alone, by column of the table.
+
+        Parameters
+        ----------
+        rows
+            rows that are checked already, in the units of the table, on the model's device.
+        """
         parts = block_by_block(
             lambda block: self._log_proposal(rows[block]), self.exact, rows, None, Quadrature()
         )
@@ -248,7 +324,17 @@ class TableModel:
         return self._by_column(terms + self.transform.log_slopes(rows.double()))
 
     def with_estimated_cells(self, log_prob: Tensor, rows: Tensor, log_z: Tensor) -> Tensor:
-        """Log densities [B, D] by column of the model, those of discrete columns by estimated log Z."""
+        """Replace terms of discrete columns by log probabilities of cells, given estimates of log Z.
+
+        Parameters
+        ----------
+        log_prob
+            estimated log densities [B, D] by column of the model.
+        rows
+            the rows, in the units of the table.
+        log_z
+            estimated log normalisers [B, D].
+        """
 
         def some(block: slice) -> Tensor:
             read, _, flat = self._conditionals(rows[block])
@@ -302,7 +388,7 @@ class TableModel:
         seed
             the same seed draws the same rows; without one PyTorch's own stream goes on.
         report
-            told how many rows are done.
+            called as `report(what, done, total)` while the work goes on.
         method, proposals
             how values are drawn, as in `AEMDistribution.sample`.
         """
@@ -311,7 +397,17 @@ class TableModel:
             return self.draw(count, how, report)
 
     def draw(self, count: int, how: Drawing, report: Report = silent) -> Array:
-        """Draw rows from the present random stream."""
+        """Draw rows from PyTorch's present random stream.
+
+        Parameters
+        ----------
+        count
+            how many rows.
+        how
+            how values are drawn.
+        report
+            called as `report(what, done, total)` while the work goes on.
+        """
         self.model.eval()
         parts, done = [np.empty((0, len(self.columns)))], 0
         for part in drawn_in_blocks(partial(self._draw, how), count, self.model.device, how.nodes):
@@ -341,7 +437,7 @@ class TableModel:
     def _redraw(
         self, column: Discrete, how: Drawing, conditional: Conditionals, z: Tensor, d: int
     ) -> Tensor:
-        """Values beyond those seen are as rare as the score says."""
+        """Draw values again until those beyond the range seen are as rare as the score says."""
         within = uniforms(z.shape, z) >= column.beyond
         shift, scale = self.model.standardisation.shift[d], self.model.standardisation.scale[d]
         for _ in range(MOST_REDRAWS):
@@ -356,7 +452,13 @@ class TableModel:
         return z
 
     def save(self, path: str | Path) -> None:
-        """Write one safe file."""
+        """Write one safe file, for `load` and the command line.
+
+        Parameters
+        ----------
+        path
+            the file to write, whole or not at all; models usually end in .aem.
+        """
         from aem.tables.files import save_table
 
         save_table(self, path)
@@ -384,7 +486,7 @@ class ColumnMap:
     Parameters
     ----------
     table
-        the model; no part of its transform may mix columns.
+        the model whose columns are meant; no part of its transform may mix columns.
     d
         number of the column in the table.
     """
@@ -394,15 +496,33 @@ class ColumnMap:
         self.place = table.model.columns.index(table.columns[d])
 
     def forward(self, values: Array) -> Array:
-        """Values as the model reads them."""
+        """Return values of the column as the model reads them.
+
+        Parameters
+        ----------
+        values
+            values in the units of the table, of any shape.
+        """
         return self._put(values, self.d, self.table.transform.forward, self.place)
 
     def inverse(self, values: Array) -> Array:
-        """What the model reads as values of the table."""
+        """Return what the model reads as values of the table.
+
+        Parameters
+        ----------
+        values
+            values in the units of the model, of any shape.
+        """
         return self._put(values, self.place, self.table.transform.inverse, self.d)
 
     def log_slope(self, values: Array) -> Array:
-        """What a log density of what the model reads is raised by."""
+        """Return what a log density in the model's units is raised by in those of the table.
+
+        Parameters
+        ----------
+        values
+            values in the units of the table, of any shape.
+        """
         return self._put(values, self.d, self.table.transform.log_slopes, self.place)
 
     def _put(self, values: Array, into: int, change: Any, out: int) -> Array:
@@ -413,7 +533,13 @@ class ColumnMap:
 
 
 def positive_count(count: Any) -> int:
-    """A number of rows to draw, or one sentence why it is none."""
+    """Check a number of rows to draw.
+
+    Parameters
+    ----------
+    count
+        what the caller gave; anything but a positive whole number is refused.
+    """
     if not isinstance(count, int | np.integer) or isinstance(count, bool) or count < 1:
         raise AemError(f"the number of rows to draw must be a positive whole one, not {count!r}")
     return int(count)

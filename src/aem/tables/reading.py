@@ -23,16 +23,36 @@ KINDS = (*TEXTS, ".parquet", ".npy", *(text + packed for text in TEXTS for packe
 
 @dataclass(frozen=True)
 class RawTable:
-    """What a file holds: its columns by position, and their names where it has any."""
+    """What a file holds: its columns by position, and their names where it has any.
+
+    Parameters
+    ----------
+    columns
+        the columns, by position.
+    names
+        their names, where the file has any.
+    headless
+        whether the first line of a text was taken as a row.
+    """
 
     columns: list[pa.ChunkedArray]
     names: list[str] | None
-    headless: bool = False  # a text whose first line was taken as a row
+    headless: bool = False
 
 
 @dataclass(frozen=True)
 class NamedRows:
-    """Rows of finite numbers and the names of their columns."""
+    """Rows of finite numbers and the names of their columns.
+
+    Parameters
+    ----------
+    names
+        names of the columns.
+    values
+        the rows, float64 [B, D].
+    headless
+        whether the first line of a text was taken as a row although the columns have names.
+    """
 
     names: tuple[str, ...]
     values: NDArray[np.float64]
@@ -50,18 +70,18 @@ def read_rows(
 ) -> NamedRows:
     """Read a table of finite numbers from a file.
 
+    Whatever cannot be used is refused by name: a column too many or too few, text, missing values.
+
     Parameters
     ----------
     path
-        a file of one of the `KINDS`.
+        a CSV, TSV (also compressed), Parquet or .npy file.
     wanted
         the columns of a model, matched by name and given in their order; without any, all columns.
     drop
         columns to leave out, which must be there.
     ignore
         columns to leave out if they are there.
-
-    Whatever cannot be used is refused by name: a column too many or too few, text, missing values.
     """
     return named_rows(read_raw(Path(path), wanted or ()), str(path), wanted, drop, ignore)
 
@@ -73,7 +93,17 @@ def named_rows(
     drop: Sequence[str] = (),
     ignore: Sequence[str] = (),
 ) -> NamedRows:
-    """Rows of what a file or a stream holds; `what` is how errors call it."""
+    """Return the rows of what a file or a stream holds, or say what cannot be used.
+
+    Parameters
+    ----------
+    raw
+        what was read.
+    what
+        how errors call it.
+    wanted, drop, ignore
+        as for `read_rows`.
+    """
     raw = _without(raw, drop, ignore, what)
     if not raw.columns:
         raise AemError(f"{what} has no columns{' left' if drop else ''}")
@@ -96,7 +126,13 @@ def named_rows(
 
 
 def kind_of(path: str | Path) -> str:
-    """How the name of a table ends, in .csv or .csv.gz and the like."""
+    """Return how the name of a table ends, in .csv or .csv.gz and the like.
+
+    Parameters
+    ----------
+    path
+        the file, which need not exist.
+    """
     suffixes = [suffix.lower() for suffix in Path(path).suffixes[-2:]]
     return "".join(suffixes if suffixes and suffixes[-1] in COMPRESSED else suffixes[-1:])
 
@@ -118,9 +154,16 @@ def _check_readable(path: Path) -> None:
 
 
 def read_raw(path: Path, known: Sequence[str] = ()) -> RawTable:
-    """What a file holds, whatever it is, or one sentence that says why it cannot be read.
+    """Read what a file holds, whatever it is, or say in one sentence why it cannot be read.
 
     A first line of numbers is a row, unless it has names of columns that are known.
+
+    Parameters
+    ----------
+    path
+        a file of one of the `KINDS`.
+    known
+        names of the columns of a model.
     """
     kind = kind_of(path)
     if kind not in KINDS:
@@ -173,12 +216,12 @@ def _from_csv(path: Path, delimiter: str, known: Sequence[str]) -> RawTable:
 
 
 def _are_names(numbers: Sequence[str], known: Sequence[str]) -> bool:
-    """Whether some are known as names, and none stands there twice, as only values may."""
+    """Return whether some of the numbers are known as names and none stands there twice."""
     return len(set(numbers)) == len(numbers) and not set(numbers).isdisjoint(known)
 
 
 def _refuse_doubtful(first: Sequence[str], columns: list[pa.ChunkedArray], path: Path) -> None:
-    """A line that counts, as years do, above rows with fractions is hardly a row itself."""
+    """Refuse a first line that counts, as years do, above rows with fractions: it is hardly a row."""
     if len(first) < 3 or not all(map(str.isdecimal, first)):
         return
     start, end = int(first[0]), int(first[-1])

@@ -30,14 +30,20 @@ from aem.tables.model import TableModel
 
 @dataclass(frozen=True)
 class MemberConfigs:
-    """Settings of the members of an ensemble, as a result file tells them."""
+    """Settings of the members of an ensemble, as a result file tells them.
+
+    Parameters
+    ----------
+    members
+        the settings of each member's model, in order.
+    """
 
     members: tuple[ModelConfig, ...]
 
 
 @dataclass(frozen=True)
 class TableScores:
-    """Scores of rows in the units of the table, float64.
+    """Scores a table in four ways, in its own units and in float64; a `Density` to evaluate.
 
     Parameters
     ----------
@@ -52,7 +58,15 @@ class TableScores:
 
     @classmethod
     def of(cls, table: TableModel | TableEnsemble, memory: int = MEMORY) -> "TableScores":
-        """The scores of a model or an ensemble."""
+        """Make the scores of a model or an ensemble.
+
+        Parameters
+        ----------
+        table
+            what is scored.
+        memory
+            bytes that importance sampling and AEM-KDE may work with.
+        """
         members = table.members if isinstance(table, TableEnsemble) else (table,)
         return cls(members, memory)
 
@@ -63,24 +77,24 @@ class TableScores:
 
     @property
     def device(self) -> torch.device:
-        """Where the models are."""
+        """The device that the models are on."""
         return self.members[0].model.device
 
     @property
     def config(self) -> Any:
-        """Settings of the model, or of all members."""
+        """Settings of the model, or of all members of an ensemble."""
         configs = tuple(member.model.config for member in self.members)
         return configs[0] if len(configs) == 1 else MemberConfigs(configs)
 
     @property
     def no_kernels(self) -> str | None:
-        """Why there is no AEM-KDE, if there is none."""
+        """A sentence that says why there is no AEM-KDE; None if there is one."""
         if self.members[0].discrete:
             return "AEM-KDE is a density of values, and this table has discrete columns"
         return None
 
     def digest(self) -> str:
-        """A fingerprint of all that decides the scores."""
+        """Return a fingerprint of all that decides the scores."""
         state = hashlib.sha256()
         for member in self.members:
             discrete = [column.as_record() for column in member.discrete]
@@ -92,12 +106,26 @@ class TableScores:
 
     @torch.no_grad()
     def proposal(self, x: Float[Tensor, "B D"]) -> Float[Tensor, " B"]:
-        """Log density of the proposal alone."""
+        """Return log densities of the proposal alone.
+
+        Parameters
+        ----------
+        x
+            rows in the units of the table.
+        """
         return mixture_log_prob(torch.stack([m.log_proposal(x).sum(-1) for m in self.members]))
 
     @torch.no_grad()
     def quadrature(self, x: Float[Tensor, "B D"], settings: Quadrature) -> Exact:
-        """Log density with computed normalisers, and its error."""
+        """Compute log densities by quadrature, with their errors.
+
+        Parameters
+        ----------
+        x
+            rows in the units of the table, on the models' device.
+        settings
+            how exactly, and with how much memory.
+        """
         scores = [m.scores(x, settings) for m in self.members]
         total = torch.stack([s.log_prob.sum(-1) for s in scores])
         reached = torch.stack([s.within_reach for s in scores])
@@ -113,20 +141,51 @@ class TableScores:
     def quadrature_by_row(
         self, x: Float[Tensor, "B D"], settings: Quadrature
     ) -> dict[str, Float[Tensor, " B"]]:
-        """All that the quadrature knows of each row; NaN for rows that have no density."""
+        """Return all that the quadrature knows of each row, NaN for rows that have no density.
+
+        Parameters
+        ----------
+        x
+            rows in the units of the table.
+        settings
+            how exactly, and with how much memory.
+
+        Returns
+        -------
+        dict of tensor [B]
+            the fields of `Exact` by name.
+        """
         exists = ~self.without_density(x)
         found = vars(self.quadrature(x[exists], settings))
         return {name: by_row(values, exists, torch.nan) for name, values in found.items()}
 
     def without_density(self, x: Float[Tensor, "B D"]) -> Bool[Tensor, " B"]:
-        """Rows that some member has no density for, as the paper's literal energy allows."""
+        """Return which rows some member has no density for, as the paper's literal energy allows.
+
+        Parameters
+        ----------
+        x
+            rows in the units of the table.
+        """
         each = [without_density(m.exact, m.transform.forward(x)) for m in self.members]
         return torch.stack(each).any(0)
 
     def importance(
         self, x: Float[Tensor, "B D"], samples: int, seed: int = 0, report: Report = silent
     ) -> Estimate:
-        """The paper's score: normalisers estimated from draws, other ones for every member."""
+        """Estimate log densities as the paper does, with other draws for every member.
+
+        Parameters
+        ----------
+        x
+            rows in the units of the table.
+        samples
+            S, draws of the proposal per conditional.
+        seed
+            of the draws.
+        report
+            called as `report(what, done, total)` while the work goes on.
+        """
         total, bias = [], []
         for place, member in enumerate(self.members):
             scores = importance_scores(
@@ -150,7 +209,19 @@ class TableScores:
         seed: int = 0,
         report: Report = silent,
     ) -> list[KDE]:
-        """Each member's bandwidth and weight of the proposal, fitted on validation rows."""
+        """Fit each member's bandwidth and weight of the proposal on validation rows.
+
+        Parameters
+        ----------
+        validation
+            rows in the units of the table that no member was trained on.
+        samples
+            S, kernels per conditional.
+        seed
+            of the kernels' places.
+        report
+            called as `report(what, done, total)` while the work goes on.
+        """
         if self.no_kernels:
             raise AemError(self.no_kernels)
         members = len(self.members)
@@ -169,7 +240,17 @@ class TableScores:
     def kde(
         self, kernels: Sequence[KDE], x: Float[Tensor, "B D"], report: Report = silent
     ) -> Float[Tensor, " B"]:
-        """AEM-KDE."""
+        """Return log densities by AEM-KDE, a kernel density estimate of the model.
+
+        Parameters
+        ----------
+        kernels
+            what `fit_kde` returned.
+        x
+            rows in the units of the table.
+        report
+            called as `report(what, done, total)` while the work goes on.
+        """
         parts = []
         for place, (kernel, m) in enumerate(zip(kernels, self.members, strict=True)):
             told = part_of(report, place, len(self.members))

@@ -20,14 +20,30 @@ VALIDATION_ROWS = 2000
 
 @dataclass(frozen=True)
 class FoundRows:
-    """Held-out rows, validation rows if they come along, the task if its density is known."""
+    """Rows to evaluate a model on, with what is known about them.
+
+    Parameters
+    ----------
+    name
+        short name of the source.
+    about
+        the source in words, and how rows were chosen from it.
+    values
+        the held-out rows [B, D].
+    validation
+        validation rows, where the source has a split of its own.
+    task
+        the task in the plane, whose density is known.
+    labels
+        the rows' numbers in the source, where they are some of many.
+    """
 
     name: str
     about: str
     values: NDArray[np.float64]
     validation: NDArray[np.float64] | None = None
     task: PlaneTask | None = None
-    labels: NDArray[np.int64] | None = None  # the rows' numbers, where they are some of many
+    labels: NDArray[np.int64] | None = None
 
 
 def find_rows(

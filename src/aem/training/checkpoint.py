@@ -44,7 +44,23 @@ class Optimiser(Protocol):
 
 @dataclass
 class TrainingState:
-    """Where a run stands."""
+    """Where a training run stands.
+
+    Parameters
+    ----------
+    step
+        training steps that are done.
+    seconds
+        how long they took.
+    best_score
+        highest validation score so far, in nats per row.
+    best_step
+        the step that had it.
+    best_weights
+        averaged weights of that step, by name.
+    history
+        a mapping for each validation: step, losses and scores.
+    """
 
     step: int = 0
     seconds: float = 0.0

@@ -73,13 +73,36 @@ def fit(
 ) -> TrainingState:
     """Fit a model in place and leave the best averaged weights in it.
 
-    Rows are arrays, or data frames, whose columns are matched by name.
+    The weights kept are those with the highest validation log density. With a folder the run writes
+    checkpoints there and, started again with the same settings, goes on where it stopped; on a CPU
+    it then ends with the same bits as a run that never stopped.
 
-    Where the rows are what a map made of others, `log_volume` is what the log densities of those are
-    more, in the mean; it is in all scores.
+    Parameters
+    ----------
+    model
+        a model whose standardisation fits the rows, as `AEM.for_data` makes it.
+    train
+        rows [N, D]: an array, or a data frame, whose columns are matched by name.
+    validation
+        rows that the weights are chosen by, of the same columns.
+    config
+        steps, batches, learning rate and the rest; the defaults of `TrainConfig` without any.
+    context
+        the context of each training row [N, Q], where p(x | context) is learnt.
+    validation_context
+        the context of each validation row.
+    log_volume
+        where the rows are what a map made of others, mean log |det| of that map: it is added to all
+        scores, which are then in the units of the others.
+    folder
+        where checkpoints and TensorBoard's files go; none are written without one.
+    quiet
+        whether to show no progress.
 
-    With a folder the run writes checkpoints there and, started again with the same settings, goes on
-    where it stopped; on a CPU it then ends with the same bits as a run that never stopped.
+    Returns
+    -------
+    TrainingState
+        how many steps the run took, its best score, and the history of its validations.
     """
     config = config or TrainConfig()
     device = choose_device(config.device)

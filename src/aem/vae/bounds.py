@@ -23,33 +23,75 @@ DECODED = {"cpu": 512, "cuda": 16_384}  # latents decoded together
 
 @runtime_checkable
 class Autoencoder(Protocol):
-    """What the bounds ask of encoder and decoder."""
+    """A protocol for encoder and decoder together: all that the bounds ask of them."""
 
     def encode(self, x: Tensor, /) -> GaussianPosterior:
-        """q(z | x) of N images, or of whatever the encoder reads."""
+        """Return q(z | x) of N images, or of whatever the encoder reads.
+
+        Parameters
+        ----------
+        x
+            the images [N, …].
+        """
 
     def log_likelihood(self, x: Tensor, z: Tensor, /) -> Tensor:
-        """log p(x | z) [N, K] of each image under each of its K latents."""
+        """Return log p(x | z) [N, K] of each image under each of its K latents.
+
+        Parameters
+        ----------
+        x
+            the images [N, …].
+        z
+            the latents [N, K, L].
+        """
 
 
 @dataclass(frozen=True)
 class Draws:
-    """K latents of each of N images, with what does not depend on the prior."""
+    """K latents of each of N images, with what does not depend on the prior.
+
+    Parameters
+    ----------
+    z
+        latent vectors, drawn from the posterior of each image.
+    log_likelihood
+        log p(x | z) of each.
+    log_posterior
+        log q(z | x) of each.
+    """
 
     z: Float[Tensor, "N K L"]
     log_likelihood: Float[Tensor, "N K"]
     log_posterior: Float[Tensor, "N K"]
 
     def first(self, images: int) -> "Draws":
-        """Those of the first images."""
+        """Return the draws of the first images.
+
+        Parameters
+        ----------
+        images
+            how many images, from the first on.
+        """
         return Draws(self.z[:images], self.log_likelihood[:images], self.log_posterior[:images])
 
     def log_weights(self, log_prior: Float[Tensor, "N K"]) -> Float[Tensor, "N K"]:
-        """log w, in float64."""
+        """Return log w = log p(x | z) + log p(z) − log q(z | x) in float64.
+
+        Parameters
+        ----------
+        log_prior
+            log density of each latent under the prior.
+        """
         return self.log_likelihood.double() + log_prior.double() - self.log_posterior.double()
 
     def kl(self, log_prior: Float[Tensor, "N K"]) -> Float[Tensor, " N"]:
-        """KL(q(z | x) ‖ p(z)) of each image, estimated from its draws."""
+        """Estimate KL(q(z | x) ‖ p(z)) of each image from its draws.
+
+        Parameters
+        ----------
+        log_prior
+            log density of each latent under the prior.
+        """
         return (self.log_posterior.double() - log_prior.double()).mean(1)
 
 
@@ -61,7 +103,21 @@ def draw_posterior(
     generator: torch.Generator | None = None,
     report: Report = silent,
 ) -> Draws:
-    """Encode, draw and decode, some images at a time."""
+    """Encode images, draw latents and decode them, some images at a time.
+
+    Parameters
+    ----------
+    vae
+        encoder and decoder.
+    x
+        images, or whatever the encoder reads, on its device.
+    samples
+        K, the number of latents of each image.
+    generator
+        where the random numbers come from; PyTorch's own stream without one.
+    report
+        called as `report(what, done, total)` while the work goes on.
+    """
     parts, count = [], counting(report, "drawing latents", len(x))
     for some in x.split(max(DECODED[x.device.type] // samples, 1)):
         posterior = vae.encode(some)
@@ -72,14 +128,29 @@ def draw_posterior(
 
 
 def elbo(log_weights: Float[Tensor, "N K"]) -> Float[Tensor, " N"]:
-    """The evidence lower bound of each image."""
+    """Return the evidence lower bound of each image, the mean of its log weights.
+
+    Parameters
+    ----------
+    log_weights
+        log w of K draws of each image.
+    """
     return log_weights.mean(1)
 
 
 def importance_bound(
     log_weights: Float[Tensor, "N K"], samples: int | None = None
 ) -> Float[Tensor, " N"]:
-    """The importance-weighted bound of each image; with fewer samples the mean over groups of them."""
+    """Return the importance-weighted bound of each image.
+
+    Parameters
+    ----------
+    log_weights
+        log w of K draws of each image.
+    samples
+        how many draws a bound is of: with fewer than K the mean over groups of so many; None for
+        all K.
+    """
     n, k = log_weights.shape
     samples = k if samples is None else samples
     groups = log_weights[:, : k - k % samples].reshape(n, -1, samples)
@@ -88,19 +159,45 @@ def importance_bound(
 
 @dataclass(frozen=True)
 class Bounds:
-    """ELBO and bound of N images under one prior, with the error each may have."""
+    """Bounds of log p(x) of N images under one prior, with the error each may have, in nats.
+
+    Parameters
+    ----------
+    elbo
+        evidence lower bound of each image.
+    bound
+        importance-weighted bound of each image.
+    kl
+        estimate of KL(q(z | x) ‖ p(z)) of each image.
+    elbo_error
+        how far the errors of the prior's scores may move the mean ELBO.
+    bound_error
+        how far they may move the mean bound.
+    unmet
+        how many latents were scored less accurately than asked for.
+    impossible
+        how many latents have density zero; one makes an image's ELBO −inf, not its bound.
+    """
 
     elbo: Float[Tensor, " N"]
     bound: Float[Tensor, " N"]
     kl: Float[Tensor, " N"]
     elbo_error: float
     bound_error: float
-    unmet: int  # latents scored less accurately than asked for
-    impossible: int  # latents of density zero; one makes an image's ELBO −inf, not its bound
+    unmet: int
+    impossible: int
 
 
 def bounds_under(draws: Draws, scores: PriorScores) -> Bounds:
-    """Put a prior's scores of all draws, in their order, into the bounds."""
+    """Compute the bounds of images under a prior from its scores of their draws.
+
+    Parameters
+    ----------
+    draws
+        latents of the images.
+    scores
+        the prior's scores of all latents, flattened in their order.
+    """
     shape = draws.log_likelihood.shape
     log_prior = scores.log_prob.reshape(shape)
     log_w = draws.log_weights(log_prior)

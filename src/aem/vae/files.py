@@ -15,13 +15,31 @@ from aem.model.files import content, load_model, model_information
 
 
 def digest(weights: Mapping[str, Tensor]) -> str:
-    """A fingerprint of weights: a prior belongs to the latents of one encoder, no other."""
+    """Return a fingerprint of weights: a prior belongs to the latents of one encoder, no other.
+
+    Parameters
+    ----------
+    weights
+        tensors by name, as `state_dict` gives them.
+    """
     ordered = {name: weights[name].float() for name in sorted(weights)}
     return hashlib.sha256(as_bytes(ordered)).hexdigest()[:16]
 
 
 def save_prior(prior: AEM, network: nn.Module, path: str | Path, **about: Any) -> None:
-    """Save a prior with the fingerprint of the network it was fitted for: a VAE, or any encoder."""
+    """Save a prior with the fingerprint of the network it was fitted for.
+
+    Parameters
+    ----------
+    prior
+        an AEM of the latents, as `fit_prior` returns it.
+    network
+        the VAE, or any encoder, whose latents the prior is of.
+    path
+        the file to write, whole or not at all.
+    about
+        anything JSON can hold, for instance how the prior was trained.
+    """
     write_tensors(
         Path(path),
         prior.state_dict(),
@@ -34,7 +52,17 @@ def save_prior(prior: AEM, network: nn.Module, path: str | Path, **about: Any) -
 
 
 def load_prior(path: str | Path, network: nn.Module, device: str | torch.device = "cpu") -> AEM:
-    """Load the prior of this network; that of another is refused."""
+    """Load the prior of a network; the prior of another is refused.
+
+    Parameters
+    ----------
+    path
+        what `save_prior` wrote.
+    network
+        the VAE, or the encoder, that the prior was fitted for.
+    device
+        where the prior will be.
+    """
     prior = load_model(path, device)
     expected, found = digest(network.state_dict()), model_information(path).get("encoder")
     if found is None:

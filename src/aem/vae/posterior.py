@@ -11,7 +11,15 @@ from aem.conditionals.proposals.base import LOG_ROOT_2PI
 
 @dataclass(frozen=True)
 class GaussianPosterior:
-    """q(z | x) of N images (or of anything an encoder reads): L means and scales each."""
+    """q(z | x) of N images (or of anything an encoder reads): a Gaussian with diagonal covariance each.
+
+    Parameters
+    ----------
+    mean
+        means of the L latents.
+    scale
+        standard deviations of the L latents.
+    """
 
     mean: Float[Tensor, "N L"]
     scale: Float[Tensor, "N L"]
@@ -19,7 +27,15 @@ class GaussianPosterior:
     def rsample(
         self, samples: int, generator: torch.Generator | None = None
     ) -> Float[Tensor, "N K L"]:
-        """K draws each, differentiable in mean and scale."""
+        """Draw K latents of each image, differentiable in mean and scale.
+
+        Parameters
+        ----------
+        samples
+            K, the number of draws.
+        generator
+            where the random numbers come from; PyTorch's own stream without one.
+        """
         n, latents = self.mean.shape
         noise = torch.randn(
             (n, samples, latents),
@@ -31,20 +47,32 @@ class GaussianPosterior:
 
     @torch.no_grad()
     def sample(self, seed: int) -> Float[Tensor, "N L"]:
-        """One draw each, a function of the seed."""
+        """Draw one latent of each image, a function of the seed.
+
+        Parameters
+        ----------
+        seed
+            the same seed draws the same latents.
+        """
         generator = torch.Generator(self.mean.device).manual_seed(seed)
         return self.rsample(1, generator)[:, 0]
 
     def log_prob(self, z: Float[Tensor, "N K L"]) -> Float[Tensor, "N K"]:
-        """Log density of K latents each."""
+        """Return the log density of K latents of each image.
+
+        Parameters
+        ----------
+        z
+            K latent vectors of each image.
+        """
         standardised = (z - self.mean[:, None]) / self.scale[:, None]
         terms = -0.5 * standardised.square() - self.scale.log()[:, None] - LOG_ROOT_2PI
         return terms.sum(-1)
 
     def kl(self) -> Float[Tensor, "N L"]:
-        """Kullback–Leibler divergence from the standard normal, by latent."""
+        """Return the Kullback–Leibler divergence from the standard normal, by latent."""
         return 0.5 * (self.mean.square() + self.scale.square() - 1) - self.scale.log()
 
     def detach(self) -> "GaussianPosterior":
-        """The same, as constants."""
+        """Return the same posterior as constants, through which no gradient flows."""
         return GaussianPosterior(self.mean.detach(), self.scale.detach())

@@ -1,5 +1,7 @@
 """An AEM as the prior of any encoder that yields Gaussian posteriors.
 
+Examples
+--------
 >>> train, validation = (GaussianPosterior(*encoder(x)) for x in (x_train, x_validation))
 >>> prior = fit_prior(train.sample, validation.sample, ModelConfig(hidden=256), TrainConfig())
 >>> log_p, error = prior().log_prob_and_error(z)  # in the ELBO, in place of the Gaussian
@@ -38,7 +40,24 @@ def fit_prior(
     """Fit an AEM to samples of the aggregate posterior.
 
     A sampler takes a seed and draws one latent vector for every item of a data set;
-    `GaussianPosterior.sample` is one. Of the training data `draws` such draws are made.
+    `GaussianPosterior.sample` is one.
+
+    Parameters
+    ----------
+    train
+        sampler of the training data's latents.
+    validation
+        sampler of the validation data's latents, one draw of which chooses the weights.
+    model
+        sizes and forms of the networks; the defaults of `ModelConfig` without any.
+    config
+        settings of the training; the defaults of `TrainConfig` without any.
+    draws
+        how many latents of each training item the prior is fitted to.
+    folder
+        where checkpoints go; none are written without one.
+    quiet
+        whether to show no progress.
     """
     rows = draw_table(train, draws, TRAIN_SEED)
     prior = AEM.for_data(model or ModelConfig(), rows[:STANDARDISED_ON])
@@ -49,7 +68,19 @@ def fit_prior(
 def draw_table(
     sampler: LatentSampler, draws: int, seed: int = 0, report: Report = silent
 ) -> NDArray[np.float32]:
-    """Several draws below each other, as a table to fit a prior to."""
+    """Draw latents several times and put them below each other, as a table to fit a prior to.
+
+    Parameters
+    ----------
+    sampler
+        a function of a seed that draws one latent vector of every item.
+    draws
+        how many latents of each item.
+    seed
+        seeds of different tables never meet.
+    report
+        called as `report(what, done, total)` while the work goes on.
+    """
     parts = []
     for number in range(draws):
         # Seeds of different tables must not meet.

@@ -23,25 +23,51 @@ BLOCK = {"cpu": 256, "cuda": 8192}  # latents scored between two reports
 
 @dataclass(frozen=True)
 class PriorScores:
-    """Log densities of M latents, and the error each may have; None where there is none to speak of."""
+    """Log densities of M latents, and the error each may have; None where there is none to speak of.
 
-    log_prob: Float[Tensor, " M"]  # −inf where the density is zero
+    Parameters
+    ----------
+    log_prob
+        log density of each; −inf where the density is zero.
+    error
+        its estimated error, or bias, in nats.
+    unmet
+        which latents did not meet the tolerance.
+    within_reach
+        the log density if only mass that the proposal can draw counted for the normalisers.
+    """
+
+    log_prob: Float[Tensor, " M"]
     error: Float[Tensor, " M"] | None = None
-    unmet: Bool[Tensor, " M"] | None = None  # which did not meet the tolerance
-    within_reach: Float[Tensor, " M"] | None = None  # counting only mass that the proposal can draw
+    unmet: Bool[Tensor, " M"] | None = None
+    within_reach: Float[Tensor, " M"] | None = None
 
 
 Prior = Callable[[Tensor, Report], PriorScores]
 
 
 def standard_normal(z: Float[Tensor, "M L"], report: Report = silent) -> PriorScores:
-    """The Gaussian prior of a plain VAE."""
+    """Score latents under the Gaussian prior of a plain VAE.
+
+    Parameters
+    ----------
+    z
+        latent vectors in the units that the encoder gives them.
+    report
+        called as `report(what, done, total)` while the work goes on.
+    """
     report("latents", len(z), len(z))
     return PriorScores(log_standard_normal(z.double()))
 
 
 def proposal_prior(model: AEM) -> Prior:
-    """The AEM's proposal: ResMADE with a mixture of Gaussians."""
+    """Return the AEM's proposal as a prior: ResMADE with a mixture of Gaussians.
+
+    Parameters
+    ----------
+    model
+        an AEM of the latents.
+    """
 
     @torch.no_grad()
     def score(z: Tensor, report: Report = silent) -> PriorScores:
@@ -55,10 +81,17 @@ def proposal_prior(model: AEM) -> Prior:
 
 
 def quadrature_prior(model: AEM, settings: Quadrature) -> Prior:
-    """The AEM with computed normalisers.
+    """Return the AEM with normalisers computed by quadrature as a prior.
 
-    Where a literal energy's normaliser is infinite the density is zero: a finite p̃ over an infinite
-    Z. Importance sampling does not notice.
+    Where a literal energy's normaliser is infinite the density is zero: a finite p̃ over an
+    infinite Z. Importance sampling does not notice.
+
+    Parameters
+    ----------
+    model
+        an AEM of the latents.
+    settings
+        how exactly, and with how much memory.
     """
     distribution, exact = model(), model.in_double()
 
@@ -82,9 +115,20 @@ def quadrature_prior(model: AEM, settings: Quadrature) -> Prior:
 
 
 def importance_prior(model: AEM, samples: int, *, seed: int = 0, memory: int = MEMORY) -> Prior:
-    """The AEM as published: normalisers estimated with S draws of the proposal.
+    """Return the AEM as published as a prior: normalisers are estimated from draws of the proposal.
 
     The error is the bias of a logarithm of an estimate: scores are too high by about that much.
+
+    Parameters
+    ----------
+    model
+        an AEM of the latents.
+    samples
+        S, draws of the proposal per conditional.
+    seed
+        of the draws.
+    memory
+        bytes that may be held at a time.
     """
 
     def score(z: Tensor, report: Report = silent) -> PriorScores:
@@ -97,7 +141,17 @@ def importance_prior(model: AEM, samples: int, *, seed: int = 0, memory: int = M
 
 
 def kde_prior(model: AEM, kde: KDE, *, memory: int = MEMORY) -> Prior:
-    """AEM-KDE: a normalised stand-in for the AEM."""
+    """Return AEM-KDE, a kernel density estimate of the AEM, as a prior.
+
+    Parameters
+    ----------
+    model
+        an AEM of the latents.
+    kde
+        bandwidth and proposal weight, as `aem.evaluation.kde.fit_kde` finds them.
+    memory
+        bytes that may be held at a time.
+    """
 
     def score(z: Tensor, report: Report = silent) -> PriorScores:
         return PriorScores(kde.log_prob(model, z, memory=memory, report=report).sum(-1))
@@ -106,17 +160,39 @@ def kde_prior(model: AEM, kde: KDE, *, memory: int = MEMORY) -> Prior:
 
 
 def log_standard_normal(z: Float[Tensor, "*B L"]) -> Float[Tensor, "*B"]:
-    """The Gaussian prior."""
+    """Return log densities under the Gaussian prior.
+
+    Parameters
+    ----------
+    z
+        latent vectors in the units that the encoder gives them.
+    """
     return (-0.5 * z.square() - LOG_ROOT_2PI).sum(-1)
 
 
 def log_proposal(prior: AEM, z: Float[Tensor, "*B L"]) -> Float[Tensor, "*B"]:
-    """An AEM's proposal as a prior, differentiable in the latents and in its own parameters."""
+    """Return log densities under an AEM's proposal, differentiable in latents and parameters.
+
+    Parameters
+    ----------
+    prior
+        an AEM of the latents.
+    z
+        latent vectors in the units that the encoder gives them.
+    """
     rows = prior.standardise(z.flatten(0, -2))
     log_q = prior.conditionals(rows).proposal.log_prob_of(rows).sum(-1)
     return (log_q - prior.standardisation.scale.log().sum()).reshape(z.shape[:-1])
 
 
 def log_prior(prior: AEM | None, z: Float[Tensor, "*B L"]) -> Float[Tensor, "*B"]:
-    """The learnt prior's proposal, or the standard normal where there is none."""
+    """Return log densities under a learnt prior's proposal, or under the standard normal.
+
+    Parameters
+    ----------
+    prior
+        an AEM of the latents; None for the standard normal.
+    z
+        latent vectors in the units that the encoder gives them.
+    """
     return log_standard_normal(z) if prior is None else log_proposal(prior, z)

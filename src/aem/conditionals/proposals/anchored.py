@@ -34,7 +34,19 @@ WIDER = 2.0  # times as much shift and stretch without memory
 
 
 class AnchoredHead(Head):
-    """φ [*B, 3K] and the past → a mixture near the joint mixture's conditional."""
+    """Turns φ [*B, 3K] and the past into a mixture near the joint mixture's own conditional.
+
+    A fresh head is anchored to standard normal distributions, until `anchor` names a mixture.
+
+    Parameters
+    ----------
+    features
+        D, the number of columns.
+    components
+        K of the joint mixture, its wide last component included.
+    min_scale
+        the smallest scale a component may have, in standardised units.
+    """
 
     silent = True
     log_weights: Tensor
@@ -56,32 +68,32 @@ class AnchoredHead(Head):
     def from_config(
         cls, config: ModelConfig, shift: Float[Tensor, " D"], scale: Float[Tensor, " D"]
     ) -> Self:
-        """Anchored to so many standard normal distributions, until it is told which."""
+        """Make a head anchored to standard normal distributions, until `anchor` names a mixture."""
         return cls(config.features, config.components, config.min_scale)
 
     def anchor(
         self, log_weights: Array, means: Array, factors: Array, *, memory: bool = True
     ) -> None:
-        """Start from a mixture of standardised columns: K weights, means [D], Cholesky factors."""
+        """Start from a joint mixture of K Gaussians over all standardised columns."""
         self.memory.fill_(float(memory))
         self.log_weights.copy_(torch.from_numpy(log_weights))
         self.means.copy_(torch.from_numpy(means))
         self.unfactors.copy_(torch.linalg.inv(torch.from_numpy(factors)).tril())
 
     def anchored_to(self) -> tuple[Array, Array, Array]:
-        """Log weights, means and Cholesky factors of the mixture it started from."""
+        """Return the joint mixture that the head is anchored to."""
         parts = (self.log_weights, self.means, torch.linalg.inv(self.unfactors.double()).tril())
         log_weights, means, factors = (part.double().cpu().numpy() for part in parts)
         return log_weights, means, factors
 
     def initial_bias(self) -> Float[Tensor, " P"]:
-        """Nothing is changed at first."""
+        """Return zeros, which change nothing of the anchor."""
         return torch.zeros(self.size)
 
     def forward(
         self, phi: Float[Tensor, "*B P"], feature: int | None, past: Float[Tensor, "*A N"]
     ) -> GaussianMixture:
-        """Of all D features given rows [*B, D], or of one given the columns before it."""
+        """Build the mixtures of all D features, or of one given the columns before it."""
         phi = phi.to(torch.promote_types(phi.dtype, torch.float32))
         past = past.to(phi.dtype).clamp(-REACH, REACH)
         if feature is None:

@@ -24,14 +24,22 @@ LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
 
 
 def stratified_uniforms(like: Float[Tensor, "*B"], nodes: int) -> Float[Tensor, "*B S"]:
-    """Cut [0, 1) into S equal strata and draw one uniform in each."""
+    """Cut [0, 1) into S equal strata and draw one uniform in each.
+
+    Parameters
+    ----------
+    like
+        a tensor of the batch's shape, type and device.
+    nodes
+        S, the number of strata.
+    """
     noise = uniforms((*like.shape, nodes), like)
     u = (torch.arange(nodes, dtype=like.dtype, device=like.device) + noise) / nodes
     return u.clamp(max=1 - torch.finfo(like.dtype).eps / 2)  # rounding can reach one
 
 
 class Proposal(ABC):
-    """A distribution for each conditional of a batch.
+    """A distribution for each conditional of a batch of shape `*B`.
 
     To write
     --------
@@ -68,69 +76,169 @@ class Proposal(ABC):
 
     @abstractmethod
     def changed(self, change: Callable[[Tensor], Tensor]) -> Self:
-        """The same kind of proposal, its parameters put through a function."""
+        """Return the same kind of proposal, its parameters put through a function.
+
+        Parameters
+        ----------
+        change
+            a function of one tensor, applied to each tensor of parameters: it indexes or reshapes
+            the axes of the batch, or changes the type.
+        """
 
     @abstractmethod
     def log_prob(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
-        """Log density at each node."""
+        """Return the log density at each node.
+
+        Parameters
+        ----------
+        x
+            S nodes of each conditional.
+        """
 
     @abstractmethod
     def cdf(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
-        """Probability of lying below each node, with all its digits in the lower tail."""
+        """Return the probability of lying below each node, with all its digits in the lower tail.
+
+        Parameters
+        ----------
+        x
+            S nodes of each conditional.
+        """
 
     @abstractmethod
     def sf(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
-        """Probability of lying above each node, with all its digits in the upper tail."""
+        """Return the probability of lying above each node, with all its digits in the upper tail.
+
+        Parameters
+        ----------
+        x
+            S nodes of each conditional.
+        """
 
     @abstractmethod
     def icdf(self, u: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
-        """Quantiles."""
+        """Return quantiles: the points with these probabilities below them.
+
+        Parameters
+        ----------
+        u
+            S probabilities of each conditional, in [0, 1].
+        """
 
     @abstractmethod
     def mirrored(self) -> Self:
-        """The distribution of −x."""
+        """Return the distribution of −x."""
 
     @abstractmethod
     def moments(self) -> tuple[Float[Tensor, "*B"], Float[Tensor, "*B"]]:
-        """Mean and standard deviation; NaN, or an infinite deviation, where they do not exist."""
+        """Return mean and standard deviation of each conditional.
+
+        Returns
+        -------
+        mean : tensor [*B]
+            NaN where there is none.
+        deviation : tensor [*B]
+            NaN or infinite where there is none.
+        """
 
     def log_prob_of(self, x: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
-        """Log density at one value for each conditional."""
+        """Return the log density at one value of each conditional.
+
+        Parameters
+        ----------
+        x
+            one value of each conditional.
+        """
         return self.log_prob(x[..., None])[..., 0]
 
     def density(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
-        """Density at each node, which far out may round to zero."""
+        """Return the density at each node, which far out may round to zero.
+
+        Parameters
+        ----------
+        x
+            S nodes of each conditional.
+        """
         return self.log_prob(x).exp()
 
     def isf(self, u: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
-        """Quantiles from above: where the probability of lying above is u, however small."""
+        """Return quantiles from above: the points with these probabilities above them.
+
+        Parameters
+        ----------
+        u
+            S probabilities of each conditional, however small.
+        """
         return -self.mirrored().icdf(u)
 
     def mass(self, ends: Float[Tensor, "*B 2"]) -> Float[Tensor, "*B"]:
-        """Probability between two points."""
+        """Return the probability between two points of each conditional.
+
+        Parameters
+        ----------
+        ends
+            the two points, the lower one first.
+        """
         below, above = self.cdf(ends), self.sf(ends)
         # A difference of numbers near one has lost the digits of an upper tail.
         lower, upper = below.diff(dim=-1)[..., 0], -above.diff(dim=-1)[..., 0]
         return torch.where(below[..., 0] < 0.5, lower, upper)
 
     def log_mass(self, low: Float[Tensor, "*B"], width: float) -> Float[Tensor, "*B"]:
-        """Log probability between `low` and `low` + `width`, also where it is no positive number."""
+        """Return the log probability of an interval, also where the probability rounds to zero.
+
+        Parameters
+        ----------
+        low
+            where the interval of each conditional begins.
+        width
+            how long the intervals are, all the same.
+        """
         mass = self.mass(torch.stack((low, low + width), -1))
         middle = self.log_prob_of(low + 0.5 * width) + math.log(width)
         return torch.where(mass > 0, mass.log(), middle)
 
     def transport(self, u: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
-        """Send uniforms to draws; not monotone in general."""
+        """Send uniforms to draws; the map need not be monotone.
+
+        Parameters
+        ----------
+        u
+            S uniforms of each conditional, in [0, 1).
+        """
         return self.icdf(u)
 
     def position(self, x: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
-        """A uniform that `transport` would send to x, drawn at random where there are several."""
+        """Return a uniform that `transport` sends to x, drawn at random where there are several.
+
+        Parameters
+        ----------
+        x
+            one value of each conditional.
+        """
         return self.cdf(x[..., None])[..., 0]
 
     def nodes_around(
         self, x: Float[Tensor, "*B"], nodes: int
     ) -> tuple[Float[Tensor, "*B"], Float[Tensor, "*B S"], Int[Tensor, "*B"]]:
-        """log q(x), one point in each of S strata with x in its own, and which that is."""
+        """Draw stratified nodes, one of which is replaced by the data.
+
+        Parameters
+        ----------
+        x
+            the value of the data in each conditional.
+        nodes
+            S, the number of strata of [0, 1).
+
+        Returns
+        -------
+        log_q : tensor [*B]
+            log density of x.
+        points : tensor [*B, S]
+            one point in each stratum, x in its own.
+        own : tensor [*B]
+            the number of the stratum that holds x.
+        """
         log_q = self.log_prob_of(x)
         with torch.no_grad():
             y = self.transport(stratified_uniforms(self.batch, nodes))
@@ -138,21 +246,27 @@ class Proposal(ABC):
             return log_q, y.scatter(-1, own[..., None], x[..., None]), own
 
     def select(self, index: Int[Tensor, " P"]) -> Self:
-        """The proposals of some conditionals of a flat batch."""
+        """Return the proposals of some conditionals of a flat batch.
+
+        Parameters
+        ----------
+        index
+            numbers of the conditionals; one may be named more than once.
+        """
         return self.changed(lambda part: part[index])
 
     def flatten(self) -> Self:
-        """One batch axis."""
+        """Return the proposals with a single batch axis."""
         axes = self.batch.ndim
         return self.changed(lambda part: part.reshape(-1, *part.shape[axes:]))
 
     def double(self) -> Self:
-        """The same in float64."""
+        """Return the proposals in float64."""
         return self.changed(Tensor.double)
 
 
 class Head(torch.nn.Module, ABC):
-    """From φ, what the ARNN says of a conditional, to its proposal.
+    """Turns φ, the numbers that the ARNN emits for a conditional, into its proposal.
 
     To write
     --------
@@ -175,29 +289,78 @@ class Head(torch.nn.Module, ABC):
     def from_config(
         cls, config: ModelConfig, shift: Float[Tensor, " D"], scale: Float[Tensor, " D"]
     ) -> Self:
-        """A head as the settings want it, for columns that are standardised like this."""
+        """Make a head as the settings ask for it.
+
+        Parameters
+        ----------
+        config
+            settings of the model; a head reads the few that concern it.
+        shift
+            what is subtracted from each column of the data before networks and proposals see it.
+        scale
+            what each column is then divided by. Both serve heads with numbers in the units of the
+            data.
+        """
 
     @abstractmethod
     def initial_bias(self) -> Float[Tensor, " P"]:
-        """The φ that training starts from."""
+        """Return the φ that training starts from."""
 
     @abstractmethod
     def forward(
         self, phi: Float[Tensor, "*B P"], feature: int | None, past: Float[Tensor, "*A N"]
     ) -> Proposal:
-        """Build the proposals of all D features, φ [..., D, P], or of one given the columns before."""
+        """Build the proposals of all D features, or of one.
+
+        Parameters
+        ----------
+        phi
+            what the ARNN emits: [..., D, P] for all features, [..., P] for one.
+        feature
+            number of the feature; None for all of them.
+        past
+            standardised rows that the ARNN read: all columns, or those before the feature.
+        """
 
     def anchor(self, log_weights: Any, means: Any, factors: Any, *, memory: bool = True) -> None:
-        """Start from a mixture of standardised columns: K weights, means [D], Cholesky factors."""
+        """Start from a joint mixture of K Gaussians over all standardised columns.
+
+        Parameters
+        ----------
+        log_weights
+            log weights [K].
+        means
+            means [K, D].
+        factors
+            lower Cholesky factors [K, D, D] of the covariances.
+        memory
+            whether the components' weights depend on the columns before, as in the joint mixture.
+        """
         raise AemError(f"a {type(self).__name__} cannot start from a mixture of all columns")
 
     def anchored_to(self) -> tuple[Any, Any, Any]:
-        """Log weights, means and Cholesky factors of the mixture it started from."""
+        """Return the joint mixture that `anchor` was given.
+
+        Returns
+        -------
+        log_weights : array [K]
+            log weights.
+        means : array [K, D]
+            means.
+        factors : array [K, D, D]
+            lower Cholesky factors of the covariances.
+        """
         raise AemError(f"a {type(self).__name__} did not start from a mixture of all columns")
 
 
 def head_class(name: str) -> type[Head]:
-    """The head of a registered kind of proposal; its module is imported when it is first asked for."""
+    """Return the head of a registered kind of proposal, importing its module at the first request.
+
+    Parameters
+    ----------
+    name
+        a key of `aem.config.PROPOSALS`.
+    """
     head = PROPOSALS[name].head
     if isinstance(head, str):
         module, _, attribute = head.partition(":")

@@ -27,20 +27,50 @@ class Component(ABC):
 
     @abstractmethod
     def exponent(self, z: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
-        """How far the log density lies below that at zero."""
+        """Return how far the log density lies below that at zero.
+
+        Parameters
+        ----------
+        z
+            values less their location, divided by their scale.
+        """
 
     @abstractmethod
     def cdf(self, z: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
-        """Probability of lying below z, with all its digits in the lower tail."""
+        """Return the probability of lying below z, with all its digits in the lower tail.
+
+        Parameters
+        ----------
+        z
+            values less their location, divided by their scale.
+        """
 
     @abstractmethod
     def log_cdf(self, z: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
-        """Its logarithm, also where it is no positive number."""
+        """Return the logarithm of the CDF, also where the CDF itself rounds to zero.
+
+        Parameters
+        ----------
+        z
+            values less their location, divided by their scale.
+        """
 
     @abstractmethod
     def quantile(self, u: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
-        """Where the CDF is u, finite for positive normal numbers below one."""
+        """Return the points where the CDF is u.
+
+        Parameters
+        ----------
+        u
+            probabilities: for any positive normal number below one the quantile must be finite.
+        """
 
     def decay(self, z: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
-        """The derivative of log_cdf: how fast a lower tail's mass falls."""
+        """Return the derivative of log_cdf: how fast the mass of a lower tail falls.
+
+        Parameters
+        ----------
+        z
+            values less their location, divided by their scale.
+        """
         return (self.log_height - self.exponent(z) - self.log_cdf(z)).exp()

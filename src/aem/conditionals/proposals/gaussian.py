@@ -20,7 +20,7 @@ class Normal(Component):
     variance = 1.0
 
     def exponent(self, z: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
-        """Half the square."""
+        """Half the square of z."""
         return z.square().mul_(0.5)
 
     def cdf(self, z: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
@@ -29,17 +29,17 @@ class Normal(Component):
         return 0.5 * below
 
     def log_cdf(self, z: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
-        """log Φ(z)."""
+        """Return log Φ(z)."""
         below: Tensor = torch.special.log_ndtr(z)
         return below
 
     def quantile(self, u: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
-        """Φ⁻¹(u)."""
+        """Return Φ⁻¹(u), the normal quantile."""
         z: Tensor = torch.special.ndtri(u)
         return z
 
     def decay(self, z: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
-        """Where it matters, far out, the distance itself."""
+        """Return |z|, which far out, where it matters, is the rate."""
         return z.abs()
 
 
@@ -47,7 +47,17 @@ NORMAL = Normal()
 
 
 class GaussianMixture(Mixture):
-    """A mixture of K Gaussians for each conditional of a batch."""
+    """A mixture of K Gaussians for each conditional of a batch, with kernels on a GPU.
+
+    Parameters
+    ----------
+    logits
+        unnormalised log weights of the components.
+    locs
+        means of the components.
+    scales
+        standard deviations of the components.
+    """
 
     def __init__(
         self,
@@ -110,7 +120,7 @@ class GaussianMixture(Mixture):
 
 
 class GaussianHead(MixtureHead):
-    """φ [*B, 3K] → a mixture of Gaussians."""
+    """Turns φ [*B, 3K] into a mixture of Gaussians; see `MixtureHead`."""
 
     component = NORMAL
 

@@ -21,7 +21,7 @@ class Laplace(Component):
     variance = 2.0
 
     def exponent(self, z: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
-        """The distance."""
+        """The distance from zero."""
         return z.abs()
 
     def cdf(self, z: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
@@ -40,6 +40,6 @@ class Laplace(Component):
 
 
 class LaplaceHead(MixtureHead):
-    """φ [*B, 3K] → a mixture of Laplace distributions."""
+    """Turns φ [*B, 3K] into a mixture of Laplace distributions; see `MixtureHead`."""
 
     component = Laplace()

@@ -27,10 +27,14 @@ class Mixture(Proposal):
 
     Parameters
     ----------
-    logits, locs, scales
-        Unnormalised log weights, locations and scales of the components.
+    logits
+        unnormalised log weights of the components.
+    locs
+        locations of the components: what the standard distribution is moved by.
+    scales
+        positive scales of the components: what the standard distribution is stretched by.
     component
-        The standard distribution that they move and stretch.
+        the standard distribution, the same for all of them.
     """
 
     def __init__(
@@ -46,7 +50,7 @@ class Mixture(Proposal):
 
     @cached_property
     def log_weights(self) -> Float[Tensor, "*B K"]:
-        """Normalised."""
+        """Log weights of the components, normalised."""
         return self.logits.log_softmax(-1)
 
     @property
@@ -150,9 +154,16 @@ class Mixture(Proposal):
 
 
 class MixtureHead(Head):
-    """φ [*B, 3K] → a mixture: logits, locations, and scales through softplus above a minimum.
+    """Turns φ [*B, 3K] into a mixture of K components: logits, locations and raw scales.
 
-    A subclass names the `component`.
+    A scale is `min_scale` plus the softplus of its raw scale. A subclass names the `component`.
+
+    Parameters
+    ----------
+    components
+        K, the number of components.
+    min_scale
+        the smallest scale a component may have, in standardised units.
     """
 
     component: Component
@@ -166,11 +177,11 @@ class MixtureHead(Head):
     def from_config(
         cls, config: ModelConfig, shift: Float[Tensor, " D"], scale: Float[Tensor, " D"]
     ) -> Self:
-        """So many components, none narrower than the settings allow."""
+        """Make a head with as many components, none narrower, as the settings say."""
         return cls(config.components, config.min_scale)
 
     def initial_bias(self) -> Float[Tensor, " P"]:
-        """Where training starts: components side by side over standardised data, scale about one half.
+        """Return components side by side over standardised data, of scale one half.
 
         Components that start on top of each other receive the same gradient and part slowly.
         """
@@ -180,7 +191,22 @@ class MixtureHead(Head):
         return torch.cat((torch.zeros(k), locs, torch.full((k,), raw_scale)))
 
     def parts(self, phi: Float[Tensor, "*B P"]) -> tuple[Tensor, Tensor, Tensor]:
-        """Logits, locations and scales, in float32 at least: tails do not survive bf16."""
+        """Split φ into the parameters of a mixture, in float32 at least: tails do not survive bfloat16.
+
+        Parameters
+        ----------
+        phi
+            what the ARNN emits for each conditional.
+
+        Returns
+        -------
+        logits : tensor [*B, K]
+            unnormalised log weights.
+        locs : tensor [*B, K]
+            locations.
+        scales : tensor [*B, K]
+            scales, none below `min_scale`.
+        """
         phi = phi.to(torch.promote_types(phi.dtype, torch.float32))
         logits, locs, raw_scales = phi.split(self.components, -1)
         return logits, locs, self.min_scale + softplus(raw_scales)

@@ -26,6 +26,19 @@ def invert_mixture_cdf(
     between two modes for ever without leaving the bracket), the step is a bisection. Below the median
     the equation is log F(x) = log u: in a tail that is nearly quadratic, while F itself is too flat
     to be followed. Finished points leave the iteration.
+
+    Parameters
+    ----------
+    u
+        S probabilities of each conditional, in [0, 1].
+    weights
+        weights of the K components, which add up to one.
+    locs
+        locations of the components.
+    scales
+        scales of the components.
+    component
+        the standard distribution that they move and stretch.
     """
     k = locs.shape[-1]
     rows = torch.arange(u[..., 0].numel(), device=u.device).repeat_interleave(u.shape[-1])

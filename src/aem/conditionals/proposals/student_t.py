@@ -42,9 +42,9 @@ class StudentT(Component):
     Parameters
     ----------
     degrees
-        Degrees of freedom ν: tails fall like |z|^(−ν − 1), and moments of order ν and above do not
-        exist. From 1, with fewer quantiles of some probabilities would be no numbers, to 100, which
-        might as well be Gaussians.
+        degrees of freedom ν, from 1 (Cauchy) to 100 (hardly to be told from a Gaussian). Tails fall
+        like |z|^(−ν − 1), and moments of order ν and above do not exist. Below 1 quantiles of some
+        probabilities would overflow.
     """
 
     heavy_tailed = True
@@ -59,7 +59,7 @@ class StudentT(Component):
         self.log_g, self.log_ratio = _series(degrees)
 
     def exponent(self, z: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
-        """(ν + 1) / 2 · log(1 + z² / ν)."""
+        """Return (ν + 1) / 2 · log(1 + z² / ν)."""
         return (self.degrees + 1) * _hypotenuse(z / self.root).log()
 
     def _log_tail(self, z: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
@@ -95,7 +95,17 @@ class StudentT(Component):
 
 
 class StudentTHead(MixtureHead):
-    """φ [*B, 3K] → a mixture of Student-t distributions of the same degrees of freedom."""
+    """Turns φ [*B, 3K] into a mixture of Student-t distributions with the same degrees of freedom.
+
+    Parameters
+    ----------
+    components
+        K, the number of components.
+    min_scale
+        the smallest scale a component may have, in standardised units.
+    degrees
+        degrees of freedom of all components, from 1 to 100.
+    """
 
     def __init__(self, components: int, min_scale: float, degrees: float) -> None:
         super().__init__(components, min_scale)
@@ -105,7 +115,7 @@ class StudentTHead(MixtureHead):
     def from_config(
         cls, config: ModelConfig, shift: Float[Tensor, " D"], scale: Float[Tensor, " D"]
     ) -> Self:
-        """So many components, of the degrees of freedom that the settings name."""
+        """Make a head with the components and the degrees of freedom that the settings name."""
         return cls(config.components, config.min_scale, config.degrees_of_freedom)
 
 

@@ -14,7 +14,15 @@ from aem.errors import AemError
 
 
 class FixedUniform(Proposal):
-    """The same uniform on [low, high] whatever the row; the bounds are the user's."""
+    """The same uniform on [low, high] whatever the row; the bounds are the user's.
+
+    Parameters
+    ----------
+    low
+        lower bound of each conditional, in standardised units.
+    high
+        upper bound of each conditional.
+    """
 
     bounded = True
 
@@ -47,7 +55,7 @@ class FixedUniform(Proposal):
         return ((high - x) / (high - low)).clamp(0, 1)
 
     def icdf(self, u: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
-        """Quantiles."""
+        """Return quantiles, linear between the bounds."""
         low, high = self.low[..., None], self.high[..., None]
         return low + u * (high - low)
 
@@ -56,12 +64,20 @@ class FixedUniform(Proposal):
         return type(self)(-self.high, -self.low)
 
     def moments(self) -> tuple[Float[Tensor, "*B"], Float[Tensor, "*B"]]:
-        """The middle, and the width over √12."""
+        """Return the middle, and the width divided by √12."""
         return 0.5 * (self.low + self.high), (self.high - self.low) / math.sqrt(12)
 
 
 class UniformHead(Head):
-    """No parameters: the proposal is the same for every row."""
+    """Gives every row the same uniform proposal: there are no parameters to emit.
+
+    Parameters
+    ----------
+    low
+        lower bound of each column, in standardised units.
+    high
+        upper bound of each column, above the lower.
+    """
 
     bounded = True
     low: Tensor
@@ -79,7 +95,7 @@ class UniformHead(Head):
     def from_config(
         cls, config: ModelConfig, shift: Float[Tensor, " D"], scale: Float[Tensor, " D"]
     ) -> Self:
-        """The bounds of the settings, standardised."""
+        """Make a head with the bounds that the settings name, standardised."""
         if len(config.bounds) != config.features:
             raise AemError(f"{len(config.bounds)} bounds for {config.features} features")
         low, high = torch.tensor(config.bounds, dtype=torch.float64).unbind(-1)
@@ -87,7 +103,7 @@ class UniformHead(Head):
         return cls(((low - shift) / scale).to(dtype), ((high - shift) / scale).to(dtype))
 
     def initial_bias(self) -> Float[Tensor, " 0"]:
-        """Nothing to start."""
+        """Return an empty tensor: there is nothing to start from."""
         return torch.zeros(0)
 
     def forward(

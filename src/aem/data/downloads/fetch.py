@@ -25,7 +25,15 @@ from aem.extras import require
 
 
 def fetch(name: str, root: str | Path | None = None) -> list[Path]:
-    """Download a data set unless it is there and intact; return the paths of its files."""
+    """Download a data set unless it is there and intact; return the paths of its files.
+
+    Parameters
+    ----------
+    name
+        of the data set, as `aem data` lists it.
+    root
+        the folder of the data; AEM_DATA, or the user's cache, without one.
+    """
     info, folder = find(name), data_root(root)
     source = status(name, folder).source
     if source is None or not all(_intact(file, folder) for file in source.files):
@@ -37,7 +45,15 @@ def fetch(name: str, root: str | Path | None = None) -> list[Path]:
 
 
 def fetch_source(source: Source, folder: Path) -> None:
-    """Download one source into the folder and unpack what is packed."""
+    """Download one source of a data set and unpack what is packed.
+
+    Parameters
+    ----------
+    source
+        the form of the data set that has downloads.
+    folder
+        the root of the data, which the paths of the source are relative to.
+    """
     with _explaining_disk_errors(folder):
         for item in source.downloads:
             retrieve(item, folder)
@@ -46,7 +62,15 @@ def fetch_source(source: Source, folder: Path) -> None:
 
 
 def retrieve(item: Download, folder: Path) -> None:
-    """Bring one download to its place, which only a file with the right checksum ever gets to."""
+    """Bring one download to its place, which only a file with the right checksum ever gets to.
+
+    Parameters
+    ----------
+    item
+        the file of the web, with its checksum.
+    folder
+        the root of the data.
+    """
     pooch = require("pooch", "Fetching data", "data")
     pooch.get_logger().setLevel(logging.WARNING)  # the progress bar says what it would say
     target = folder / item.path

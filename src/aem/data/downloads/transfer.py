@@ -27,6 +27,15 @@ def download(url: str, part: Path, report: ReportBytes) -> None:
 
     An interrupted transfer leaves `part` to be continued; a full disk gets its space back. Whether
     the bytes are the right ones is for a checksum to say.
+
+    Parameters
+    ----------
+    url
+        the file of the web.
+    part
+        the file that grows; what it holds already is kept.
+    report
+        called with the bytes at hand and, where the server tells, the bytes in all.
     """
     response, have = _open(url, part)
     with response:

@@ -13,7 +13,17 @@ from aem.errors import AemError
 
 
 def unpack(archive: Path, wanted: tuple[tuple[str, str], ...], root: Path) -> None:
-    """Write members to their paths under the root; `wanted` is as in aem.data.info.Download."""
+    """Write members of an archive to their paths under the root, each whole or not at all.
+
+    Parameters
+    ----------
+    archive
+        a zip or tar file.
+    wanted
+        pairs of a member and its path, as in `aem.data.info.Download`.
+    root
+        the folder that those paths are relative to.
+    """
     found = set()
     try:
         for name, content in _members(archive):

@@ -31,7 +31,15 @@ _SEED: Final = 42
 
 
 def read_pictures(folder: Path, expected: int) -> list[Grey]:
-    """Read all JPEG files of a folder, in the order of their names, as whole grey levels."""
+    """Read all JPEG files of a folder, in the order of their names, as whole grey levels.
+
+    Parameters
+    ----------
+    folder
+        the folder of pictures.
+    expected
+        how many there must be.
+    """
     paths = sorted(folder.glob("*.jpg"))
     if len(paths) != expected:
         raise AemError(f"{folder} holds {len(paths)} pictures, expected {expected}.")
@@ -41,7 +49,19 @@ def read_pictures(folder: Path, expected: int) -> list[Grey]:
 def prepare(
     train: Sequence[Grey], test: Sequence[Grey], held_out: int, rows: SplitSizes = ROWS
 ) -> TableSplits:
-    """Draw the splits from pictures; validation has `held_out` training pictures to itself."""
+    """Draw the splits from pictures.
+
+    Parameters
+    ----------
+    train
+        the training pictures, some of which are set aside for validation.
+    test
+        the test pictures.
+    held_out
+        how many training pictures validation has to itself.
+    rows
+        how many patches each split gets.
+    """
     rng = np.random.default_rng(_SEED)
     validation = validation_pictures(len(train), held_out)
     rest = sorted(set(range(len(train))) - set(validation))
@@ -56,9 +76,17 @@ def prepare(
 
 
 def validation_pictures(pictures: int, held_out: int) -> list[int]:
-    """Which pictures validate: some spread evenly over their order.
+    """Return which pictures validate: some spread evenly over their order.
 
-    Pictures differ so much that twenty drawn at random may be all of one kind, which the others lack.
+    Pictures differ so much that twenty drawn at random may be all of one kind, which the others
+    lack.
+
+    Parameters
+    ----------
+    pictures
+        how many training pictures there are.
+    held_out
+        how many of them validate.
     """
     return [i * pictures // held_out for i in range(held_out)]
 
@@ -77,9 +105,18 @@ def symmetries() -> tuple[SymmetryMatrix, ...]:
 
 
 def draw_patches(pictures: Sequence[Grey], count: int, rng: np.random.Generator) -> Table:
-    """Draw `count` patches, equally many of each picture, at any position, in any order.
+    """Draw patches, equally many of each picture, at any position, in any order.
 
     The mean of a patch is subtracted, so its last pixel follows from the others and is dropped.
+
+    Parameters
+    ----------
+    pictures
+        grey pictures, none smaller than a patch.
+    count
+        how many patches.
+    rng
+        where the positions come from.
     """
     patches = np.empty((count, len(COLUMNS)), dtype=np.float32)
     places = np.array_split(rng.permutation(count), len(pictures))

@@ -29,7 +29,13 @@ def read_text(path: Path) -> Floats:
 
 
 def prepare(readings: Floats) -> TableSplits:
-    """Draw a quarter of the rows, drop correlated sensors, standardise and split."""
+    """Draw a quarter of the rows, drop correlated sensors, standardise and split.
+
+    Parameters
+    ----------
+    readings
+        readings of the sixteen sensors, in the order of time.
+    """
     quarter = round(len(readings) / 4)
     rows = readings[np.random.default_rng(_SEED).permutation(len(readings))[:quarter]]
     kept = uncorrelated(rows)

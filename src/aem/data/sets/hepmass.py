@@ -23,7 +23,15 @@ _TEST_ROWS: Final = 350_000
 
 
 def read_signal(path: Path, max_rows: int) -> Floats:
-    """Read the features of the signal among the first rows of 1000_train.csv or 1000_test.csv."""
+    """Read the features of the signal among the first rows of 1000_train.csv or 1000_test.csv.
+
+    Parameters
+    ----------
+    path
+        one of the two files.
+    max_rows
+        how many rows, of signal and background, to look at.
+    """
     width = 1 + _FEATURES  # the label comes first, and a 27th feature may follow
     rows = read_numbers(path, separator=",", columns=range(width, width + 2), max_rows=max_rows)
     if not np.isin(rows[:, 0], (0, 1)).all():
@@ -32,7 +40,15 @@ def read_signal(path: Path, max_rows: int) -> Floats:
 
 
 def prepare(train: Floats, test: Floats) -> TableSplits:
-    """Keep the continuous columns, standardise by the training file, cut off validation."""
+    """Keep the continuous columns, standardise by the training file, cut off validation.
+
+    Parameters
+    ----------
+    train
+        features of the signal in the training file.
+    test
+        those in the test file.
+    """
     kept = continuous_columns(train)
     train, test = train[:, kept], test[:, kept]
     standard_test = standardise(test, train, ddof=1)

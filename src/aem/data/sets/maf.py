@@ -15,7 +15,15 @@ HASH: Final = "md5:9b9c9b0375315ad270eba4ce80c093ab"  # Zenodo publishes no othe
 
 
 def maf_sources(read: Callable[..., TableSplits], *members: str) -> tuple[Source, ...]:
-    """Return the places where files of MAF's archive may lie, the unpacked archive first."""
+    """Return the places where files of MAF's archive may lie, the unpacked archive first.
+
+    Parameters
+    ----------
+    read
+        the function that makes splits of the files.
+    members
+        paths of the files in the archive.
+    """
     unpacked = tuple((f"data/{member}", f"data/{member}") for member in members)
     archive = Download(URL, HASH, path="archives/maf-data.tar.gz", unpack=unpacked)
     return (

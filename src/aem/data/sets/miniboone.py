@@ -44,7 +44,13 @@ def read_npy(path: Path) -> Floats:
 
 
 def split(rows: Floats) -> Three:
-    """Split without shuffling and standardise by train and validation together."""
+    """Split without shuffling and standardise by train and validation together.
+
+    Parameters
+    ----------
+    rows
+        cleaned rows, in the order of MAF's file.
+    """
     known, _test = hold_out(rows)
     return split_three(standardise(rows, known))
 

@@ -32,7 +32,13 @@ class Mnist:
 
 
 def load(root: str | Path | None = None) -> Mnist:
-    """Read MNIST from the folder `mnist` under the root of the data."""
+    """Read MNIST from the folder `mnist` under the root of the data.
+
+    Parameters
+    ----------
+    root
+        the folder of the data; AEM_DATA, or the user's cache, without one.
+    """
     folder = data_root(root) / "mnist"
     train = read_pair(folder, "train", ROWS.train)
     test = read_pair(folder, "t10k", ROWS.test)
@@ -40,7 +46,24 @@ def load(root: str | Path | None = None) -> Mnist:
 
 
 def read_pair(folder: Path, prefix: str, rows: int) -> tuple[Bytes, Bytes]:
-    """Read the images and labels of one split and check that there are `rows` of each."""
+    """Read the images and labels of one split.
+
+    Parameters
+    ----------
+    folder
+        the folder of the four files.
+    prefix
+        how the names of the split's files begin: "train" or "t10k".
+    rows
+        how many images and labels there must be.
+
+    Returns
+    -------
+    images : array [N, 28, 28]
+        grey levels from 0 to 255.
+    labels : array [N]
+        the digits that they show.
+    """
     images = folder / f"{prefix}-images-idx3-ubyte.gz"
     labels = folder / f"{prefix}-labels-idx1-ubyte.gz"
     pair = read_idx(images, dimensions=3), read_idx(labels, dimensions=1)
@@ -57,6 +80,13 @@ def read_idx(path: Path, dimensions: int) -> Bytes:
 
     Its magic number is two zero bytes, the type and the number of dimensions; then comes each
     dimension as four bytes, then the values.
+
+    Parameters
+    ----------
+    path
+        the gzipped file.
+    dimensions
+        how many dimensions the array must have.
     """
     with refusing(path, "a gzipped IDX file"):
         content = gzip.decompress(path.read_bytes())

@@ -71,7 +71,17 @@ def read_npy(path: Path) -> Floats:
 
 
 def prepare(raw: Floats, name: str = "power", *, part_of_minute: bool = True) -> TableSplits:
-    """Turn raw rows into splits by MAF's recipe, in the order of its random draws."""
+    """Turn raw rows into splits by MAF's recipe, in the order of its random draws.
+
+    Parameters
+    ----------
+    raw
+        eight columns: seven measurements and the minute of the day.
+    name
+        of the data set.
+    part_of_minute
+        whether noise is added to the minutes, which are whole numbers, as to the other columns.
+    """
     width = len(_MEASUREMENTS) + 1
     if raw.ndim != 2 or raw.shape[1] != width:
         raise AemError(f"{name} expects rows of {width} columns, found an array of {raw.shape}.")

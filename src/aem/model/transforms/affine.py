@@ -8,9 +8,9 @@ from aem.model.transforms.base import Transform
 
 
 class Affine(Transform, nn.Module):
-    """Standardised columns, z = (x − shift) / scale.
+    """Standardised columns, z = (x − shift) / scale: the map an AEM itself begins with.
 
-    Part of a model: it moves with it to other devices and types, and its file holds it.
+    It is part of a model: it moves with it to other devices and types, and its file holds it.
 
     Parameters
     ----------
@@ -30,16 +30,22 @@ class Affine(Transform, nn.Module):
 
     @classmethod
     def identity(cls, features: int) -> "Affine":
-        """Leave columns as they are."""
+        """Return the map that leaves columns as they are.
+
+        Parameters
+        ----------
+        features
+            D, the number of columns.
+        """
         return cls(torch.zeros(features), torch.ones(features))
 
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
-        """From the units of the data to what networks see; float64 until the last rounding."""
+        """Map rows from the units of the data to what networks see; float64 until the last rounding."""
         x = x.double()
         return ((x - self.centre(x)) / self.scale.to(x)).to(self.shift)
 
     def inverse(self, y: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
-        """Back to the units of the data."""
+        """Map rows back to the units of the data."""
         return self.shift + self.scale * y
 
     def log_slopes(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
@@ -52,16 +58,22 @@ class Affine(Transform, nn.Module):
         return -self.scale.log()
 
     def centre(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
-        """Where each column is centred for rows with such columns before it."""
+        """Return where each column is centred, given the columns before it.
+
+        Parameters
+        ----------
+        x
+            rows in the units of the data.
+        """
         return self.shift.to(x).expand_as(x)
 
     @property
     def spans(self) -> Float[Tensor, "D D"]:
-        """What a unit of each z adds to each column of the data."""
+        """What a unit of each z (row) adds to each column of the data."""
         return torch.diag(self.scale.double())
 
     @property
     def deviations(self) -> Float[Tensor, " D"]:
-        """Of the columns of the data, where those of z are one and uncorrelated."""
+        """Standard deviations of the columns of the data where those of z are one and uncorrelated."""
         lengths: Tensor = torch.linalg.vector_norm(self.spans, dim=1)
         return lengths.to(self.scale)

@@ -22,15 +22,27 @@ from aem.errors import AemError
 
 
 class Transform(ABC):
-    """An invertible map of rows of D columns."""
+    """An invertible map of rows of D columns; `forward`, `inverse` and `log_slopes` define it."""
 
     @abstractmethod
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
-        """Map rows of the table to what the model reads."""
+        """Map rows of the table to what the model reads.
+
+        Parameters
+        ----------
+        x
+            rows in the units of the table.
+        """
 
     @abstractmethod
     def inverse(self, y: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
-        """Map what the model reads back to rows of the table."""
+        """Map what the model reads back to rows of the table.
+
+        Parameters
+        ----------
+        y
+            rows as the model reads them.
+        """
 
     @abstractmethod
     def log_slopes(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
@@ -38,10 +50,21 @@ class Transform(ABC):
 
         They are what a log density of y_d given the columns before it has to be raised by to be one
         in the units of the table. Where a map mixes columns only their sum has a meaning.
+
+        Parameters
+        ----------
+        x
+            rows in the units of the table.
         """
 
     def log_det(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B"]:
-        """Return log |det dy/dx| of rows x."""
+        """Return log |det dy/dx| of rows.
+
+        Parameters
+        ----------
+        x
+            rows in the units of the table.
+        """
         return self.log_slopes(x).sum(-1)
 
 
@@ -51,14 +74,26 @@ class TableTransform(Transform):
     kind: ClassVar[str]
 
     def record(self) -> dict[str, Any]:
-        """Return what a file holds."""
+        """Return what a file holds: the kind and the fields of the dataclass."""
         return {"kind": self.kind, **asdict(self)}  # type: ignore[call-overload]
 
     def check(self, features: int) -> None:
-        """Refuse a table of another number of columns."""
+        """Refuse a table of another number of columns than the transform is for.
+
+        Parameters
+        ----------
+        features
+            number of columns of the table.
+        """
 
     def reorder(self, terms: Shaped[Tensor, "*B D"]) -> Shaped[Tensor, "*B D"]:
-        """Carry terms by column of x to the columns of y: only a change of order moves them."""
+        """Carry terms by column of x to the columns of y: only a change of order moves them.
+
+        Parameters
+        ----------
+        terms
+            one number per row and column of the table, such as log densities.
+        """
         return terms
 
 
@@ -95,26 +130,58 @@ class Chain(Transform):
         return total
 
     def reorder(self, terms: Shaped[Tensor, "*B D"]) -> Shaped[Tensor, "*B D"]:
-        """Carry terms by column of x to the columns of y."""
+        """Carry terms by column of x to the columns of y, through all parts.
+
+        Parameters
+        ----------
+        terms
+            one number per row and column of the table.
+        """
         for part in self.parts:
             terms = part.reorder(terms)
         return terms
 
     def names(self, columns: Sequence[str]) -> tuple[str, ...]:
-        """Return the names of the columns of y, given those of x."""
+        """Return the names of the columns of y.
+
+        Parameters
+        ----------
+        columns
+            names of the columns of x.
+        """
         return tuple(columns[place] for place in self.reorder(torch.arange(len(columns))).tolist())
 
     def then(self, *further: TableTransform) -> "Chain":
-        """Return this chain with further parts behind it."""
+        """Return this chain with further parts behind it, nearer to the model.
+
+        Parameters
+        ----------
+        further
+            transforms, in the order in which rows pass through them.
+        """
         return Chain((*self.parts, *further))
 
     def check(self, features: int) -> None:
-        """Refuse a table of another number of columns than the parts were made for."""
+        """Refuse a table of another number of columns than the parts were made for.
+
+        Parameters
+        ----------
+        features
+            number of columns of the table.
+        """
         for part in self.parts:
             part.check(features)
 
 
 def require_finite(name: str, numbers: Sequence[float]) -> None:
-    """Refuse numbers that no file of ours holds."""
+    """Refuse numbers that no file of ours holds.
+
+    Parameters
+    ----------
+    name
+        what the numbers are, for the message.
+    numbers
+        numbers that must be finite.
+    """
     if not all(isinstance(n, int | float) and math.isfinite(n) for n in numbers):
         raise AemError(f"{name} has numbers that are not finite")

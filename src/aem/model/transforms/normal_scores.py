@@ -41,9 +41,11 @@ class NormalScores(TableTransform):
     Parameters
     ----------
     column
-        number of the column, of those the transform reads.
-    values, scores
-        the points, both rising: quantiles of the column and the normal scores of their levels.
+        number of the column among those that the transform reads.
+    values
+        quantiles of the column, rising.
+    scores
+        the normal scores of their levels, which the map sends them to, rising.
     """
 
     kind: ClassVar[str] = "normal_scores"
@@ -61,7 +63,15 @@ class NormalScores(TableTransform):
 
     @classmethod
     def of(cls, column: int, x: Array) -> "NormalScores | None":
-        """The transform of a column with such values; none where too few of them differ."""
+        """Fit the transform to the values of a column; None where too few of them differ.
+
+        Parameters
+        ----------
+        column
+            number of the column in its table.
+        x
+            the values of the column in the training rows [B].
+        """
         middle = (np.arange(QUANTILES) + 0.5) / QUANTILES
         outer = np.array([k / len(x) for k in OUTERMOST if k / len(x) < middle[0]])
         level = np.concatenate((outer, middle, 1 - outer[::-1]))
@@ -79,7 +89,7 @@ class NormalScores(TableTransform):
             )
 
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
-        """Values of the column become scores."""
+        """Map values of the column to scores; the other columns stay."""
         own = x[..., self.column]
         inside = self._polynomial(own)
         return self._with(
@@ -87,7 +97,7 @@ class NormalScores(TableTransform):
         )
 
     def log_slopes(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
-        """The logarithm of the slope in the column, zero in the others."""
+        """Return the logarithm of the slope in the column, zero in the others."""
         own = x[..., self.column]
         outside = _beyond(own, self.values) != 0
         slope = torch.where(
@@ -97,7 +107,7 @@ class NormalScores(TableTransform):
         return self._with(torch.zeros_like(x), slope.clamp_min(FLATTEST * mean).log())
 
     def inverse(self, y: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
-        """Scores of the column become values, by bisection."""
+        """Map scores of the column to values, by bisection."""
         own = y[..., self.column].contiguous()
         values, scores = _points(self.values, own), _points(self.scores, own)
         place = torch.searchsorted(scores, own).clamp(1, len(self.scores) - 1)
@@ -135,7 +145,7 @@ class NormalScores(TableTransform):
         return constant + linear * s + square * (s * s) + cubic * (s * s * s)
 
     def _outer_slopes(self, x: Tensor, points: Sequence[float]) -> Tensor:
-        """Of the straight ends: as between the two outermost points."""
+        """Return the slopes of the straight ends: as between the two outermost points."""
         first, last = (
             (self.scores[i + 1] - self.scores[i]) / (self.values[i + 1] - self.values[i])
             for i in (0, len(self.values) - 2)
@@ -148,19 +158,36 @@ def _points(points: Sequence[float], like: Tensor) -> Tensor:
 
 
 def _beyond(x: Tensor, points: Sequence[float]) -> Tensor:
-    """How far outside the outermost points."""
+    """Return how far values lie outside the outermost points."""
     return x - x.clamp(points[0], points[-1])
 
 
 def crowding(z: Array) -> Array:
-    """Of columns: how much nearer together the middle half of the rows is than in a normal one."""
+    """Return how much narrower the middle half of each column is than in a normal distribution.
+
+    The number is the ratio of a column's standard deviation to the one that its quartiles suggest:
+    one for a normal column, many for a heavy-tailed one.
+
+    Parameters
+    ----------
+    z
+        rows [B, D], in any units.
+    """
     low, high = np.quantile(z, (0.25, 0.75), axis=0)
     times: Array = NORMAL_QUARTILES * z.std(0) / np.maximum(high - low, 1e-9 * z.std(0))
     return times
 
 
 def heavy_tailed(x: Array, without: Sequence[int] = ()) -> tuple[NormalScores, ...]:
-    """Transforms of all heavy-tailed columns of rows, except some."""
+    """Return the transforms of all heavy-tailed columns of rows.
+
+    Parameters
+    ----------
+    x
+        training rows [B, D].
+    without
+        numbers of columns to leave as they are, such as discrete ones.
+    """
     found = (
         NormalScores.of(d, x[:, d])
         for d, times in enumerate(crowding(x))

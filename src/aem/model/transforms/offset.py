@@ -18,7 +18,7 @@ class Offset(TableTransform):
     Parameters
     ----------
     offsets
-        one for each column; times in seconds, say, have one of some 10⁹.
+        one number per column; times in seconds since 1970, say, have one of some 10⁹.
     """
 
     kind: ClassVar[str] = "offset"

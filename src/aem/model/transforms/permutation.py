@@ -13,7 +13,7 @@ from aem.model.transforms.base import TableTransform
 
 @dataclass(frozen=True)
 class Permutation(TableTransform):
-    """y_d = x_{order[d]}.
+    """Columns in another order, y_d = x_{order[d]}.
 
     Parameters
     ----------
@@ -35,11 +35,11 @@ class Permutation(TableTransform):
             raise AemError(f"an order of {len(self.order)} columns for a table of {features}")
 
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
-        """Columns in the order of the model."""
+        """Return columns in the order of the model."""
         return x[..., list(self.order)]
 
     def inverse(self, y: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
-        """Columns in the order of the table."""
+        """Return columns in the order of the table."""
         return y[..., sorted(range(len(self.order)), key=self.order.__getitem__)]
 
     def log_slopes(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
@@ -47,5 +47,5 @@ class Permutation(TableTransform):
         return torch.zeros_like(x)
 
     def reorder(self, terms: Shaped[Tensor, "*B D"]) -> Shaped[Tensor, "*B D"]:
-        """Terms go with their columns."""
+        """Move terms with their columns."""
         return terms[..., list(self.order)]

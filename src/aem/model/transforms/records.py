@@ -19,12 +19,26 @@ KINDS: dict[str, type[TableTransform]] = {
 
 
 def to_records(chain: Chain) -> list[dict[str, Any]]:
-    """Return what a file holds of a chain."""
+    """Return what a file holds of a chain: a list of mappings that JSON can hold.
+
+    Parameters
+    ----------
+    chain
+        transforms from the table to the model.
+    """
     return [part.record() for part in chain.parts]
 
 
 def from_records(records: Any, features: int) -> Chain:
-    """Read a chain of a table of so many columns, or say what is damaged."""
+    """Read a chain of transforms, or say what is damaged.
+
+    Parameters
+    ----------
+    records
+        what `to_records` gave.
+    features
+        number of columns of the table.
+    """
     if not isinstance(records, Sequence) or isinstance(records, str):
         raise AemError("'transforms' is not a list")
     chain = Chain(tuple(_read(record) for record in records))

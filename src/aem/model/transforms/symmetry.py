@@ -15,12 +15,12 @@ from aem.nn.rowwise import linear
 
 @dataclass(frozen=True)
 class Symmetry(TableTransform):
-    """y = M x with whole numbers and determinant ±1.
+    """y = M x with a matrix of whole numbers and determinant ±1, such as a mirror image.
 
     Parameters
     ----------
     matrix
-        the rows of M.
+        the rows of M, D tuples of D whole numbers.
     """
 
     kind: ClassVar[str] = "symmetry"
@@ -42,11 +42,11 @@ class Symmetry(TableTransform):
             raise AemError(f"a symmetry of {len(self.matrix)} columns for a table of {features}")
 
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
-        """Map rows."""
+        """Multiply rows by the matrix."""
         return linear(x, torch.tensor(self.matrix).to(x))
 
     def inverse(self, y: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
-        """Map rows back; the inverse of such a matrix has whole numbers, too."""
+        """Multiply rows by the inverse matrix, which has whole numbers, too."""
         inverse = np.linalg.inv(np.array(self.matrix)).round()
         return linear(y, torch.from_numpy(inverse).to(y))
 

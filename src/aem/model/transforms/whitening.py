@@ -51,15 +51,15 @@ class Whitening(Affine):
 
     @classmethod
     def identity(cls, features: int) -> "Whitening":
-        """Leave columns as they are."""
+        """Return the map that leaves columns as they are."""
         return cls(torch.zeros(features), torch.ones(features), torch.zeros(features, features))
 
     def inverse(self, y: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
-        """Back to the units of the data."""
+        """Map rows back to the units of the data."""
         return self.shift + linear(y.double(), self.spans).to(y)
 
     def centre(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
-        """Where each column is centred: its regression on the columns before it."""
+        """Return where each column is centred: its regression on the columns before it."""
         shift = self.shift.to(x)
         return shift + linear(x - shift, self.slopes.to(x))
 
@@ -75,7 +75,20 @@ class Whitening(Affine):
 
 
 def regressions(x: Array) -> tuple[Array, Array]:
-    """Slopes [D, D] of each column on those before it, and the deviations of what they leave."""
+    """Regress each column on the columns before it.
+
+    Parameters
+    ----------
+    x
+        training rows [B, D], at least ten per column.
+
+    Returns
+    -------
+    slopes : array [D, D]
+        row d holds the slopes of column d on the columns before it.
+    deviations : array [D]
+        standard deviation of what the regression leaves of each column.
+    """
     rows, columns = x.shape
     if rows < ENOUGH * columns:
         raise AemError(

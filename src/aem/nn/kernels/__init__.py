@@ -18,19 +18,39 @@ ACTIVATIONS = ("relu", "tanh")  # that kernels know; of others they must not be 
 
 
 def is_tanh(activation: str) -> bool:
-    """What a kernel is told of an activation: whether it is tanh, for else it is ReLU."""
+    """Return whether an activation is tanh rather than ReLU, as kernels are told it.
+
+    Parameters
+    ----------
+    activation
+        "relu" or "tanh"; others are refused.
+    """
     if activation not in ACTIVATIONS:
         raise ValueError(f"no kernel knows the activation '{activation}'")
     return activation == "tanh"
 
 
 def applied(function: Any, *arguments: Any) -> Any:
-    """What an autograd function gives; PyTorch leaves `apply` without types."""
+    """Return what an autograd function gives; PyTorch leaves `apply` without types.
+
+    Parameters
+    ----------
+    function
+        a subclass of `torch.autograd.Function`.
+    arguments
+        what its `forward` takes after the context.
+    """
     return function.apply(*arguments)
 
 
 def in_mixed_precision(x: Tensor) -> bool:
-    """A step in bfloat16 on a CUDA device, with Triton at hand."""
+    """Return whether a step runs in bfloat16 on a CUDA device, with Triton at hand.
+
+    Parameters
+    ----------
+    x
+        a tensor of the step.
+    """
     return TRITON and x.is_cuda and x.dtype == torch.float32 and _autocast_bfloat16()
 
 
@@ -39,14 +59,38 @@ def _autocast_bfloat16() -> bool:
 
 
 def fuses_energy(x: Tensor, hidden: int, blocks: int, activation: str) -> bool:
-    """Whether the energy network's kernels take this (nodes are constants to them)."""
+    """Return whether the energy network's kernels can be used in training.
+
+    Parameters
+    ----------
+    x
+        nodes [..., S], which are constants to the kernels.
+    hidden
+        width of the network.
+    blocks
+        how many residual blocks it has.
+    activation
+        its activation.
+    """
     usual = hidden in WIDTHS and blocks > 0 and x.shape[-1] <= MOST_POINTS
     known = activation in ACTIVATIONS
     return in_mixed_precision(x) and usual and known and not x.requires_grad
 
 
 def fuses_inference(x: Tensor, hidden: int, blocks: int, activation: str) -> bool:
-    """Whether the energy network's kernel in float32 takes this: scores and samples, no gradient."""
+    """Return whether the energy network's float32 kernel can be used: for scores and samples.
+
+    Parameters
+    ----------
+    x
+        nodes [..., S].
+    hidden
+        width of the network.
+    blocks
+        how many residual blocks it has.
+    activation
+        its activation.
+    """
     narrow = hidden in WIDTHS and hidden < 256 and blocks > 0
     plain = not torch.is_grad_enabled() and not torch.is_autocast_enabled("cuda")
     known = activation in ACTIVATIONS
@@ -54,17 +98,45 @@ def fuses_inference(x: Tensor, hidden: int, blocks: int, activation: str) -> boo
 
 
 def fuses_mixture(x: Tensor, components: int, nodes: int) -> bool:
-    """Whether the mixture's kernels take this."""
+    """Return whether the mixture's kernels can be used.
+
+    Parameters
+    ----------
+    x
+        values, which are constants to the kernels.
+    components
+        K of the mixture.
+    nodes
+        how many points are drawn or evaluated per mixture.
+    """
     small = 1 < components <= MOST_COMPONENTS and 0 < nodes <= MOST_NODES
     return in_mixed_precision(x) and small and not x.requires_grad
 
 
 def fuses_resmade(x: Tensor, hidden: int, blocks: int, activation: str) -> bool:
-    """Whether ResMADE's kernels take this (rows are constants to them)."""
+    """Return whether ResMADE's kernels can be used.
+
+    Parameters
+    ----------
+    x
+        rows, which are constants to the kernels.
+    hidden
+        width of the network.
+    blocks
+        how many residual blocks it has.
+    activation
+        its activation.
+    """
     usual = hidden % 16 == 0 and blocks > 0 and activation in ACTIVATIONS
     return in_mixed_precision(x) and usual and not x.requires_grad
 
 
 def fuses_ranking(points: Tensor) -> bool:
-    """Whether the ranking's kernels take this."""
+    """Return whether the ranking's kernels can be used.
+
+    Parameters
+    ----------
+    points
+        the nodes of each conditional [..., S], the data among them.
+    """
     return in_mixed_precision(points) and points.shape[-1] <= MOST_POINTS and points.ndim > 1

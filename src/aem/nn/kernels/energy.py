@@ -1,4 +1,4 @@
-"""The energy network as one kernel forward and one a residual block backward.
+"""The energy network as one kernel forward and one per residual block backward.
 
 Forward, a tile of nodes passes through all layers without leaving the multiprocessor. What the
 backward pass needs of it, the inputs of the matrices, is written out once, in the type they multiply;
@@ -32,7 +32,19 @@ WIDEST = 128  # whose gradients fit on chip; wider networks go layer by layer
 
 @dataclass(frozen=True)
 class Launch:
-    """How a kernel is started: rows a tile, warps a program, stages of its loop, programs at most."""
+    """How a kernel is started.
+
+    Parameters
+    ----------
+    rows
+        rows of a tile.
+    warps
+        warps per program.
+    stages
+        stages that its loop is pipelined in.
+    programs
+        programs, at most.
+    """
 
     rows: int
     warps: int
@@ -163,7 +175,7 @@ def _narrow_forward(call: EnergyEvaluation, saved: Tensor, seed: Tensor) -> Tens
 def _narrow_backward(
     saved: Tensor, slopes: Tensor, memory: Memory, dropout: float, tanh: bool
 ) -> Tensor:
-    """From the slopes behind all blocks to those below them; a block a launch."""
+    """Go from the slopes behind all blocks to those below them, with one launch per block."""
     layers, whole, hidden = saved.shape
     launch, blocks = BACKWARD[hidden], layers // 2
     size = 2 * (hidden * hidden + hidden)  # of a block's two matrices with their biases
@@ -195,10 +207,30 @@ def energy_in_single(
     final_bias: Tensor,
     *blocks: Tensor,
 ) -> Tensor:
-    """f at S nodes of each of C conditionals, with float32 arithmetic but phases of x's own precision.
+    """Return f at S nodes of each of C conditionals, by float32 arithmetic.
 
-    For scores and samples: no dropout, nothing kept, and a row's number does not depend on the rows
-    around it.
+    Phases are of x's own precision.
+
+    Parameters
+    ----------
+    tanh
+        whether the activation is tanh rather than ReLU.
+    x
+        nodes [C, S].
+    frequencies
+        Fourier frequencies, which repeat with the conditionals.
+    projected
+        what the context adds to the first layer [C, H].
+    first_bias
+        bias of the first layer.
+    value
+        weights of the first layer for the value and its features.
+    final
+        weights of the last layer.
+    final_bias
+        its bias.
+    blocks
+        W₁, b₁, W₂, b₂ of each block.
     """
     x, projected = x.contiguous(), projected.contiguous()
     memory = memory_of(blocks, torch.float32)

@@ -1,4 +1,4 @@
-"""The energy network a layer a launch: for networks too wide to keep on chip."""
+"""The energy network with one launch per layer: for networks too wide to keep on chip."""
 
 import torch
 import triton

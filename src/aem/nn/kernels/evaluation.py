@@ -9,10 +9,32 @@ from aem.nn.kernels.packing import Memory
 
 @dataclass(frozen=True)
 class EnergyEvaluation:
-    """f at S nodes of each of C conditionals: x [C, S], projected [C, H].
+    """What an evaluation of the energy network reads.
 
-    Frequencies repeat with the conditionals. Of the first layer there are the bias and the weights of
-    the value; the blocks lie side by side, each matrix before its bias.
+    Frequencies repeat with the conditionals.
+
+    Parameters
+    ----------
+    x
+        S nodes of each of C conditionals [C, S].
+    frequencies
+        Fourier frequencies.
+    projected
+        what the context adds to the first layer [C, H].
+    first_bias
+        bias of the first layer.
+    value
+        weights of the first layer for the value and its features.
+    final
+        weights of the last layer.
+    final_bias
+        its bias.
+    blocks
+        parameters of the blocks side by side, each matrix before its bias.
+    tanh
+        whether the activation is tanh rather than ReLU.
+    dropout
+        share of the units left out.
     """
 
     x: Tensor

@@ -23,7 +23,21 @@ FEW = 132  # tiles: below that, smaller ones keep more of a GPU busy
 
 @dataclass(frozen=True)
 class Tiles:
-    """How a product is cut: rows, columns, length of a step; warps and stages."""
+    """How a matrix product is cut for a kernel.
+
+    Parameters
+    ----------
+    rows
+        rows of a tile.
+    columns
+        columns of a tile.
+    inner
+        length of a step along the inner axis.
+    warps
+        warps per program.
+    stages
+        stages that the loop is pipelined in.
+    """
 
     rows: int
     columns: int
@@ -38,12 +52,26 @@ SMALL = Tiles(32, 32, 128, 4, 3)
 
 
 def unit(size: int) -> int:
-    """The power of two, up to 16, that divides a size: how many numbers one load may take at once."""
+    """Return how many numbers one load may take at once: a power of two up to 16.
+
+    Parameters
+    ----------
+    size
+        the number of units, which it divides.
+    """
     return math.gcd(size, 16)
 
 
 def tiles_for(rows: int, columns: int) -> Tiles:
-    """The largest tiles that are not too few."""
+    """Return the largest tiles that are not too few to keep a GPU busy.
+
+    Parameters
+    ----------
+    rows
+        rows of the product.
+    columns
+        its columns.
+    """
     for tiles in (LARGE, MEDIUM):
         if triton.cdiv(rows, tiles.rows) * triton.cdiv(columns, tiles.columns) >= FEW:
             return tiles

@@ -247,7 +247,7 @@ class FusedMixture(torch.autograd.Function):
 
 
 class FusedLogProb(torch.autograd.Function):
-    """log q at one point a mixture, x [N], with the gradient of its parameters."""
+    """log q at one point per mixture, x [N], with the gradient of its parameters."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, logits: Tensor, locs: Tensor, scales: Tensor) -> Tensor:
@@ -263,12 +263,36 @@ class FusedLogProb(torch.autograd.Function):
 
 
 def log_prob_at(x: Tensor, logits: Tensor, locs: Tensor, scales: Tensor) -> Tensor:
-    """log q at S points of each of N mixtures, [N, S]; constants to autograd."""
+    """Return log q at points of mixtures; constants to autograd.
+
+    Parameters
+    ----------
+    x
+        S points of each of N mixtures [N, S].
+    logits
+        unnormalised log weights [N, K].
+    locs
+        means [N, K].
+    scales
+        standard deviations [N, K].
+    """
     return _at_points(_mixture_log_prob, x, logits, locs, scales)
 
 
 def transport(u: Tensor, logits: Tensor, locs: Tensor, scales: Tensor) -> Tensor:
-    """Draws from uniforms [N, S]; constants to autograd."""
+    """Send uniforms to draws of mixtures; constants to autograd.
+
+    Parameters
+    ----------
+    u
+        S uniforms for each of N mixtures [N, S].
+    logits
+        unnormalised log weights [N, K].
+    locs
+        means [N, K].
+    scales
+        standard deviations [N, K].
+    """
     return _at_points(_mixture_transport, u, logits, locs, scales)
 
 

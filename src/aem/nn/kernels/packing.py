@@ -17,7 +17,17 @@ ALIGNED = 16  # numbers: no parameter starts between two of a kernel's wide load
 
 @dataclass(frozen=True)
 class PackedPlace:
-    """Where a parameter lies."""
+    """Where a parameter lies in packed memory.
+
+    Parameters
+    ----------
+    memory
+        the memory.
+    start
+        its first number there.
+    stop
+        the number after its last.
+    """
 
     memory: "Packed"
     start: int
@@ -25,7 +35,15 @@ class PackedPlace:
 
 
 class Packed:
-    """The memory of some parameters, group after group; they become views of it."""
+    """The memory of some parameters, group after group; they become views of it.
+
+    Parameters
+    ----------
+    groups
+        parameters that lie next to each other, group after group.
+    half
+        whether a bfloat16 copy lies beside them.
+    """
 
     def __init__(self, groups: Sequence[Iterable[nn.Parameter]], *, half: bool = False) -> None:
         members = [list(group) for group in groups]
@@ -64,14 +82,25 @@ class Packed:
             del p.place  # type: ignore[attr-defined]
 
     def gradient_of(self, parameter: nn.Parameter) -> Tensor:
-        """Where a parameter's gradient belongs."""
+        """Return where a parameter's gradient belongs.
+
+        Parameters
+        ----------
+        parameter
+            one of the packed.
+        """
         place: PackedPlace = parameter.place  # type: ignore[attr-defined]
         return self.gradients[place.start : place.stop].view_as(parameter)
 
     def room(self, start: int, stop: int) -> Tensor:
-        """Where to compute a gradient: its own place, unless another use of the weights has it.
+        """Return where to compute a gradient: its own place, unless another use of the weights has it.
 
-        Autograd adds the gradients of several uses, so that they must not share memory.
+        Parameters
+        ----------
+        start
+            the parameter's first number in the packed memory.
+        stop
+            the number after its last.
         """
         if start in self.given:
             return torch.empty_like(self.gradients[start:stop])
@@ -79,7 +108,13 @@ class Packed:
         return self.gradients[start:stop]
 
     def gather(self, gradients: Sequence[Tensor | None]) -> None:
-        """Put gradients in their places, those that were not computed there; zero for none."""
+        """Put gradients in their places, those that were not computed there.
+
+        Parameters
+        ----------
+        gradients
+            one per parameter; None counts as zero.
+        """
         self.given.clear()
         homes = [self.gradient_of(p) for p in self.parameters]
         pairs = list(zip(homes, gradients, strict=True))
@@ -93,7 +128,17 @@ class Packed:
 
 @dataclass(frozen=True)
 class Memory:
-    """Parameters side by side: their values, their values for products, room for their gradients."""
+    """Parameters side by side, as kernels read them.
+
+    Parameters
+    ----------
+    weights
+        their values.
+    half
+        their values in the type of products.
+    gradients
+        room for their gradients.
+    """
 
     weights: Tensor
     half: Tensor
@@ -101,7 +146,15 @@ class Memory:
 
 
 def memory_of(parameters: Sequence[Tensor], kind: torch.dtype) -> Memory:
-    """The memory of parameters that are neighbours, or a copy where they are not packed."""
+    """Return the memory of neighbouring parameters, or a copy where they are not packed.
+
+    Parameters
+    ----------
+    parameters
+        parameters in the order in which they lie.
+    kind
+        the type that products read.
+    """
     places: list[PackedPlace] = [p.place for p in parameters if hasattr(p, "place")]
     if len(places) == len(parameters):
         packed = places[0].memory
@@ -116,6 +169,14 @@ def memory_of(parameters: Sequence[Tensor], kind: torch.dtype) -> Memory:
 
 
 def split_like(flat: Tensor, parameters: Sequence[Tensor]) -> list[Tensor]:
-    """Views of neighbours' memory, one a parameter."""
+    """Return views of neighbours' memory, one per parameter.
+
+    Parameters
+    ----------
+    flat
+        the memory.
+    parameters
+        tensors of the sizes of the views, in their order.
+    """
     parts = flat.split([p.numel() for p in parameters])
     return [part.view_as(p) for part, p in zip(parts, parameters, strict=True)]

@@ -277,7 +277,27 @@ def energy(
     last_bias: Float[Tensor, " 1"],
     *weights: Tensor,
 ) -> Float[Tensor, "*B S"]:
-    """f at the nodes, differentiable once; weights are W₁, b₁, W₂, b₂ of each block (ReLU)."""
+    """Return f at the nodes, differentiable once, for residual blocks with ReLU.
+
+    Parameters
+    ----------
+    embedded
+        nodes with their Fourier features [..., S, E].
+    projected
+        what the context adds to the first layer [..., H].
+    dropout
+        share of the units left out.
+    value
+        weights of the first layer for the embedded value.
+    bias
+        bias of the first layer.
+    last
+        weights of the last layer.
+    last_bias
+        its bias.
+    weights
+        W₁, b₁, W₂, b₂ of each block.
+    """
     flat = embedded.reshape(-1, embedded.shape[-1]), projected.reshape(-1, projected.shape[-1])
     drop = round(dropout * 256)
     parameters = value, bias, last, last_bias[0], *weights

@@ -1,4 +1,4 @@
-"""ResMADE in bfloat16, forward and backward written out: a launch a layer each way.
+"""ResMADE in bfloat16, forward and backward written out: one launch per layer each way.
 
 What surrounds a product (bias, residual, activation, dropout) is done where the product ends, and the
 gradients of all blocks' weights are taken in one launch, straight to where the optimiser reads them.
@@ -41,7 +41,19 @@ def _embed_kernel(  # type: ignore[no-untyped-def]
 
 
 def embed(x: Tensor, frequencies: Tensor, reach: float, kind: torch.dtype) -> Tensor:
-    """Rows [B, D] as a network reads them: [B, D · (1 + 2F)]."""
+    """Return rows as a network reads them: [B, D · (1 + 2F)].
+
+    Parameters
+    ----------
+    x
+        rows [B, D].
+    frequencies
+        Fourier frequencies [D, F].
+    reach
+        values are clamped to as far from zero.
+    kind
+        the type of the result.
+    """
     (rows, features), f = x.shape, frequencies.shape[-1]
     out = x.new_empty((rows, features * (1 + 2 * f)), dtype=kind)
     size = 64 if f else 256
@@ -54,7 +66,17 @@ def embed(x: Tensor, frequencies: Tensor, reach: float, kind: torch.dtype) -> Te
 
 @dataclass(frozen=True)
 class Degrees:
-    """Of the inputs, the hidden units and the outputs, each sorted (`aem.nn.masks`)."""
+    """Degrees of the units of each layer, each list sorted (`aem.nn.masks`).
+
+    Parameters
+    ----------
+    inputs
+        degrees of the embedded inputs.
+    hidden
+        degrees of the hidden units.
+    outputs
+        degrees of the outputs.
+    """
 
     inputs: Tensor
     hidden: Tensor
@@ -64,11 +86,35 @@ class Degrees:
         self.__dict__["bounds"] = {}
 
     def ends(self, into: str, out: str, tile: int, *, strict: bool = False) -> Tensor:
-        """For each tile of outputs, how many of the leading inputs any of them may see."""
+        """Return for each tile of outputs how many of the leading inputs any of them may see.
+
+        Parameters
+        ----------
+        into
+            the layer that is read: "inputs", "hidden" or "outputs".
+        out
+            the layer that is computed.
+        tile
+            how many units a tile has.
+        strict
+            whether a unit may only see lower degrees.
+        """
         return self._bounds("ends", into, out, tile, strict)
 
     def starts(self, into: str, out: str, tile: int, *, strict: bool = False) -> Tensor:
-        """For each tile of inputs, the first output that may see any of them."""
+        """Return for each tile of inputs the first output that may see any of them.
+
+        Parameters
+        ----------
+        into
+            the layer that is read: "inputs", "hidden" or "outputs".
+        out
+            the layer that is computed.
+        tile
+            how many units a tile has.
+        strict
+            whether a unit may only see lower degrees.
+        """
         return self._bounds("starts", into, out, tile, strict)
 
     def _bounds(self, kind: str, into: str, out: str, tile: int, strict: bool) -> Tensor:

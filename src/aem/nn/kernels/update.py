@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-SIZE = 2048  # numbers a program
+SIZE = 2048  # numbers per program
 
 
 @triton.jit

@@ -30,5 +30,11 @@ class OneAtATime:
 
 
 def shown(*, quiet: bool) -> AbstractContextManager[Report]:
-    """Show the progress of an experiment, unless the user wants none."""
+    """Show the progress of an experiment, unless the user wants none.
+
+    Parameters
+    ----------
+    quiet
+        whether the user wants none.
+    """
     return nullcontext(silent) if quiet else OneAtATime()

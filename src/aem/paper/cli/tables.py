@@ -28,7 +28,13 @@ LABELS = {
 
 
 def register(app: typer.Typer) -> None:
-    """One command a table."""
+    """Register one command per table.
+
+    Parameters
+    ----------
+    app
+        the program that gets them.
+    """
     for name in TABLES:
         _table_command(app, name)
 

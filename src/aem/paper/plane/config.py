@@ -42,7 +42,19 @@ class PlaneScoring(Settings):
 
 @dataclass(frozen=True)
 class ExperimentConfig:
-    """One run: task, model, training and evaluation."""
+    """The settings of one run in the plane.
+
+    Parameters
+    ----------
+    task
+        which data, and how many rows of it.
+    model
+        sizes and forms of the networks.
+    train
+        how they are trained.
+    evaluate
+        how test rows are scored and figures drawn.
+    """
 
     task: TaskConfig = field(default_factory=TaskConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -53,5 +65,17 @@ class ExperimentConfig:
 def experiment(
     task: str, preset: str, file: Path | None = None, assignments: Sequence[str] = ()
 ) -> ExperimentConfig:
-    """The settings of a plane task."""
+    """Return the settings of a plane task.
+
+    Parameters
+    ----------
+    task
+        name of the task.
+    preset
+        "fast", "paper" or "best".
+    file
+        a TOML file whose settings are laid over the preset.
+    assignments
+        single settings laid over both, as `section.key=value`.
+    """
     return from_mapping(ExperimentConfig, layered_settings(task, preset, file, assignments))

@@ -23,7 +23,19 @@ PICTURE_TOLERANCE = 1e-2  # nats per conditional: no eye sees a hundredth
 
 @dataclass(frozen=True)
 class PlaneDensity:
-    """Log densities [y, x] at the centres of the grid's cells, ready to be shown as an image."""
+    """Log densities at the centres of a grid's cells, ready to be shown as an image.
+
+    Parameters
+    ----------
+    x
+        centres along the first axis.
+    y
+        centres along the second axis.
+    model
+        log density of the model [y, x].
+    proposal
+        log density of its proposal [y, x].
+    """
 
     x: NDArray[np.float64]
     y: NDArray[np.float64]
@@ -35,7 +47,19 @@ class PlaneDensity:
 def plane_density(
     model: AEM, bounds: PlaneBounds, points: int = 256, tolerance: float = PICTURE_TOLERANCE
 ) -> PlaneDensity:
-    """Evaluate model and proposal on a grid over the bounds, by quadrature."""
+    """Evaluate model and proposal on a grid over the bounds, by quadrature.
+
+    Parameters
+    ----------
+    model
+        a model of two columns.
+    bounds
+        the range of each axis.
+    points
+        cells along each axis.
+    tolerance
+        largest error of a normaliser, in nats.
+    """
     _check_plane(model)
     exact = model.in_double()
     device = exact.device
@@ -65,7 +89,21 @@ def plane_density(
 def estimated_density(
     model: AEM, bounds: PlaneBounds, points: int = 256, *, samples: int, memory: int = MEMORY
 ) -> PlaneDensity:
-    """The same as the paper has it: each point's own normalisers, of so many draws each."""
+    """Evaluate model and proposal on a grid as the paper does: each point has its own estimates.
+
+    Parameters
+    ----------
+    model
+        a model of two columns.
+    bounds
+        the range of each axis.
+    points
+        cells along each axis.
+    samples
+        draws of the proposal per conditional of each point.
+    memory
+        bytes that may be held at a time.
+    """
     _check_plane(model)
     x, y = _centres(bounds, points, model.device)
     grid = torch.stack(torch.meshgrid(x, y, indexing="xy"), -1).reshape(-1, 2)

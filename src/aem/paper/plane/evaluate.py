@@ -35,12 +35,25 @@ def evaluate_plane(
     device: torch.device,
     settings: PlaneScoring | None = None,
 ) -> dict[str, Any]:
-    """Test log-likelihoods, and their distance from the best possible.
+    """Score test rows in every way, and compare the scores with the best possible.
 
-    A gap is the mean over test rows of true minus model log density: the same expectation as
-    limit − log-likelihood (a Kullback–Leibler divergence) with less noise, as both terms see the same
+    A gap is the mean over test rows of true minus model log density: the same expectation as limit
+    − log-likelihood (a Kullback–Leibler divergence) with less noise, as both terms see the same
     rows. Rows where a literal energy has no finite normaliser have no density: as with tables they
     are counted, and left out of the quadrature's means. Estimates do not notice them.
+
+    Parameters
+    ----------
+    model
+        the trained model.
+    task
+        the task, whose density is known.
+    test
+        test rows [B, 2].
+    device
+        where the rows are scored.
+    settings
+        tolerance of the quadrature, draws of importance sampling; the defaults without any.
     """
     settings = settings or PlaneScoring()
     started = time.monotonic()

@@ -28,14 +28,30 @@ Grid = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Picture:
-    """Log densities [y, x] on one grid; densities of the same window as histograms of draws."""
+    """Log densities on one grid, with histograms of draws in the same window.
+
+    Parameters
+    ----------
+    x
+        centres of the cells along the first axis.
+    y
+        centres along the second axis.
+    truth
+        true log density [y, x].
+    proposal
+        log density of the proposal [y, x].
+    model
+        log density of the model [y, x].
+    histograms
+        densities of draws by name, one of `DRAWN` each.
+    """
 
     x: NDArray[np.float64]
     y: NDArray[np.float64]
     truth: NDArray[np.float64]
     proposal: NDArray[np.float64]
     model: NDArray[np.float64]
-    histograms: Mapping[str, Grid] = field(default_factory=dict)  # of `DRAWN`, or none
+    histograms: Mapping[str, Grid] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -44,14 +60,30 @@ class Picture:
         density: PlaneDensity,
         drawn: Mapping[str, NDArray[np.floating]] | None = None,
     ) -> "Picture":
-        """The true density beside what a model made of it, and rows drawn from each (`DRAWN`)."""
+        """Put the true density beside what a model made of it.
+
+        Parameters
+        ----------
+        task
+            the task, whose density is known.
+        density
+            log densities of model and proposal on a grid.
+        drawn
+            rows drawn from data, proposal and model, by a name of `DRAWN`.
+        """
         points = np.stack(np.meshgrid(density.x, density.y), -1)
         truth = task.log_prob(points.reshape(-1, 2)).reshape(points.shape[:2])
         histograms = {name: _histogram(rows, task.bounds) for name, rows in (drawn or {}).items()}
         return cls(density.x, density.y, truth, density.proposal, density.model, histograms)
 
     def save(self, path: Path) -> None:
-        """A few hundred kilobytes: half precision is finer than any eye."""
+        """Write the grids in half precision, finer than any eye, in a few hundred kilobytes.
+
+        Parameters
+        ----------
+        path
+            the .npz file.
+        """
         buffer = io.BytesIO()
         grids = {name: getattr(self, name) for name in _GRIDS} | dict(self.histograms)
         half = {name: grid.astype(np.float16) for name, grid in grids.items()}
@@ -60,7 +92,13 @@ class Picture:
 
     @classmethod
     def load(cls, path: Path) -> "Picture":
-        """What `save` wrote."""
+        """Read what `save` wrote.
+
+        Parameters
+        ----------
+        path
+            the .npz file.
+        """
         arrays = read_arrays(path, ("x", "y", *_GRIDS), DRAWN)
         shape = (arrays["y"].size, arrays["x"].size)
         if any(arrays[name].shape != shape for name in _GRIDS):
@@ -79,7 +117,15 @@ class Picture:
         )
 
     def slice(self, grid: str, share: float) -> NDArray[np.float64]:
-        """p(x2 | x1) on the grid of x2, for the x1 at that share of its range."""
+        """Return p(x2 | x1) on the grid of x2.
+
+        Parameters
+        ----------
+        grid
+            which density: "truth", "proposal" or "model".
+        share
+            where x1 lies within its range, from 0 to 1.
+        """
         column = int(share * len(self.x))
         values = np.exp(getattr(self, grid)[:, column])
         return np.asarray(values / (values.mean() * (self.bounds[1][1] - self.bounds[1][0])))
@@ -96,10 +142,14 @@ def _histogram(rows: NDArray[np.floating], bounds: PlaneBounds) -> Grid:
 
 
 def draw_row(picture: Picture, record: Mapping[str, Any]) -> Figure:
-    """A row of figure 4a: data, then density and samples of the proposal and of the AEM.
+    """Draw a row of figure 4a: data, then density and samples of the proposal and of the AEM.
 
-    All five panels share one colour scale, so that equal colours are equal densities. The captions
-    are the numbers of the run's record.
+    Parameters
+    ----------
+    picture
+        the densities and histograms.
+    record
+        metrics of the run, for the captions.
     """
     titles = ("Data", "Proposal density", "Proposal samples", "AEM density", "AEM samples")
     data, proposal_samples, samples = (picture.histograms[name] for name in DRAWN)
@@ -132,7 +182,13 @@ def _show(
 
 
 def captions(record: Mapping[str, Any]) -> tuple[str, str, str, str, str]:
-    """What stands below the panels of a row; the digits are those of the tables in the docs."""
+    """Return what stands below the panels of a row, with the digits of the tables in the docs.
+
+    Parameters
+    ----------
+    record
+        metrics of the run.
+    """
     points = record["config"]["task"]["train_rows"]
     lost = record.get("rows_without_density", 0)
     model = f"{record['gap']:.4f} nats below it" if record["gap"] is not None else "no density"
@@ -149,7 +205,13 @@ def captions(record: Mapping[str, Any]) -> tuple[str, str, str, str, str]:
 
 
 def draw_teaser(picture: Picture) -> Figure:
-    """Figure 1: the data and the proposal, small, beside the model, large."""
+    """Draw figure 1: the data and the proposal, small, beside the model, large.
+
+    Parameters
+    ----------
+    picture
+        the densities and histograms.
+    """
     top = float(np.quantile(np.exp(picture.truth), 0.998))
     with mpl.rc_context({"font.size": 10, "font.family": "DejaVu Sans"}):
         figure = Figure(figsize=(7.2, 4.9), layout="constrained")
@@ -163,7 +225,13 @@ def draw_teaser(picture: Picture) -> Figure:
 
 
 def draw_slices(picture: Picture) -> Figure:
-    """Figure 4b: conditionals of x2 at a few x1, the truth behind the proposal and the model."""
+    """Draw figure 4b: conditionals of x2 at a few x1, the truth behind the proposal and the model.
+
+    Parameters
+    ----------
+    picture
+        true, proposal and model density on one grid.
+    """
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(9.0, 1.75 * len(SLICES) + 0.5), layout="constrained")
         panels = figure.subplots(len(SLICES), 2, sharex=True, sharey="row", squeeze=False)

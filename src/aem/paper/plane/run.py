@@ -31,7 +31,17 @@ PICTURE_SAMPLES = {"cpu": 100_000, "cuda": 1_000_000}
 
 @dataclass(frozen=True)
 class PlaneRun:
-    """What a run leaves behind."""
+    """What a run in the plane leaves behind.
+
+    Parameters
+    ----------
+    model
+        the trained model.
+    metrics
+        what metrics.json holds.
+    folder
+        where everything was written.
+    """
 
     model: AEM
     metrics: dict[str, Any]
@@ -41,7 +51,19 @@ class PlaneRun:
 def run_plane(
     config: ExperimentConfig, preset: str, folder: Path, *, quiet: bool = False
 ) -> PlaneRun:
-    """Train and evaluate one plane task; leaves metrics, model, settings and figure in the folder."""
+    """Train and evaluate one plane task, and write metrics, model, settings and figure.
+
+    Parameters
+    ----------
+    config
+        all settings of the run.
+    preset
+        the name that the results are recorded under.
+    folder
+        where they are written; a run that was stopped there goes on.
+    quiet
+        whether to show no progress.
+    """
     task = plane_task(config.task.name, config.task.image or None)
     device = choose_device(config.train.device)
     check_writable(folder)
@@ -83,7 +105,13 @@ def run_plane(
 
 
 def training_summary(progress: TrainingState) -> dict[str, Any]:
-    """The training curve, and which step was kept."""
+    """Return the training curve, and which step was kept.
+
+    Parameters
+    ----------
+    progress
+        what `fit` returned.
+    """
     return {"best_step": progress.best_step, "history": progress.history}
 
 

@@ -36,7 +36,15 @@ TRAPEZOID_ERROR = 1e-7  # what seven figures leave open
 
 @dataclass(frozen=True)
 class CalibrationStudy:
-    """The size of the study; the defaults are the paper's."""
+    """The size of the study; the defaults are the paper's.
+
+    Parameters
+    ----------
+    conditionals
+        how many conditionals are drawn.
+    samples
+        the numbers S of samples that estimates are made with.
+    """
 
     conditionals: int = CONDITIONALS
     samples: tuple[int, ...] = SAMPLES
@@ -48,21 +56,49 @@ class CalibrationStudy:
 
 @dataclass(frozen=True)
 class Spread:
-    """How N estimates with S samples lie around the truth."""
+    """How N estimates with S samples lie around the truth.
+
+    Parameters
+    ----------
+    kind
+        one of `KINDS`.
+    samples
+        S, the number of samples of each estimate.
+    difference
+        log Ẑ − log Z in nats: quantiles and mean.
+    relative
+        the same divided by |log Z|: quantiles.
+    absolute
+        |log Ẑ − log Z|: quantiles.
+    """
 
     kind: str
     samples: int
-    difference: dict[str, float]  # log Ẑ − log Z, nats: quantiles and mean
-    relative: dict[str, float]  # the same divided by |log Z|: quantiles
-    absolute: dict[str, float]  # |log Ẑ − log Z|: quantiles
+    difference: dict[str, float]
+    relative: dict[str, float]
+    absolute: dict[str, float]
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """The library's quadrature against the trapezoid rule."""
+    """How the library's quadrature compares with the trapezoid rule.
 
-    within_error: float  # share of conditionals
-    median: float  # of |difference|, nats
+    Parameters
+    ----------
+    within_error
+        share of the conditionals that differ by no more than the error stated.
+    median
+        median of the absolute difference, in nats.
+    largest
+        largest absolute difference, in nats.
+    mean_nodes
+        evaluations of the energy per conditional by the quadrature.
+    mean_trapezoid_steps
+        those by the trapezoid rule.
+    """
+
+    within_error: float
+    median: float
     largest: float
     mean_nodes: float
     mean_trapezoid_steps: float
@@ -70,13 +106,31 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Calibration:
-    """All of the study for one model."""
+    """All of the study for one model.
+
+    Parameters
+    ----------
+    conditionals
+        how many conditionals were compared.
+    log_z
+        quantiles of the true log Z.
+    divergent
+        how many of those drawn were left out because their Z is infinite (literal energy).
+    unsettled
+        trapezoid sums that did not reach seven figures.
+    edges
+        conditionals that have mass at the end of the window.
+    spreads
+        how estimates lie around the truth, by kind and number of samples.
+    quadrature
+        how the library's quadrature compares.
+    """
 
     conditionals: int
-    log_z: dict[str, float]  # quantiles of the truth
-    divergent: int  # of those drawn, left out because their Z is infinite (literal energy)
-    unsettled: int  # trapezoid sums that did not reach seven figures
-    edges: int  # conditionals that have mass at the end of the window
+    log_z: dict[str, float]
+    divergent: int
+    unsettled: int
+    edges: int
     spreads: list[Spread]
     quadrature: Agreement
 
@@ -84,7 +138,19 @@ class Calibration:
 def choose_conditionals(
     model: AEM, rows: NDArray[np.floating], count: int, seed: int
 ) -> Conditionals:
-    """Conditionals p(x_d | x_<d), d > 1, of rows drawn with replacement; float64, flat."""
+    """Choose conditionals p(x_d | x_<d), d > 1, of rows drawn with replacement; float64, flat.
+
+    Parameters
+    ----------
+    model
+        a model of two columns at least, without a context.
+    rows
+        held-out rows [B, D].
+    count
+        how many conditionals.
+    seed
+        decides which rows and columns.
+    """
     features = model.config.features
     if model.config.context_features:
         raise AemError("this model needs a context, and calibration studies models without one")
@@ -111,7 +177,21 @@ def calibrate(
     seed: int = 0,
     report: Report = silent,
 ) -> Calibration:
-    """Compare estimates of log Z with its value on conditionals of held-out rows."""
+    """Compare estimates of log Z with its value on conditionals of held-out rows.
+
+    Parameters
+    ----------
+    model
+        a model of two columns at least, without a context.
+    rows
+        held-out rows [B, D].
+    study
+        the size of the study; the paper's without one.
+    seed
+        decides conditionals and draws.
+    report
+        called as `report(what, done, total)` while the work goes on.
+    """
     study = study or CalibrationStudy()
     conditionals, samples = study.conditionals, study.samples
     flat = choose_conditionals(model, rows, conditionals, seed)
@@ -162,7 +242,13 @@ def calibrate(
 
 
 def quantiles(values: NDArray[np.floating]) -> dict[str, float]:
-    """The five numbers of a box and its whiskers (5 % and 95 %)."""
+    """Return the five numbers of a box and its whiskers (5 % and 95 %).
+
+    Parameters
+    ----------
+    values
+        any numbers.
+    """
     return {name: float(np.quantile(values, q)) for name, q in QUANTILES.items()}
 
 

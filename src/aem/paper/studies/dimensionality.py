@@ -21,7 +21,21 @@ SAMPLES, TRIALS = 20, 50
 
 @dataclass(frozen=True)
 class DimensionalityStudy:
-    """What is varied and what is not; the defaults are the paper's."""
+    """What the study varies and what it does not; the defaults are the paper's.
+
+    Parameters
+    ----------
+    dimensions
+        the numbers D of dimensions.
+    samples
+        draws of the proposal per estimate.
+    trials
+        estimates per dimension.
+    target_scale
+        standard deviation of the target in each dimension.
+    proposal_scale
+        standard deviation of the proposal.
+    """
 
     dimensions: tuple[int, ...] = DIMENSIONS
     samples: int = SAMPLES
@@ -36,22 +50,48 @@ class DimensionalityStudy:
 
 @dataclass(frozen=True)
 class Estimates:
-    """Estimates of log Z = 0 in D dimensions, one a trial."""
+    """Estimates of log Z = 0 in D dimensions.
+
+    Parameters
+    ----------
+    dimension
+        D, the number of dimensions.
+    log_z
+        the estimates, one per trial.
+    weight_variance
+        relative variance of a single weight, exact.
+    """
 
     dimension: int
     log_z: NDArray[np.float64]
-    weight_variance: float  # relative variance of a single weight, exact
+    weight_variance: float
 
 
 def weight_variance(dimension: int, scale: float = PROPOSAL_SCALE) -> float:
-    """Var(w) / E(w)² for σ = `scale` target widths, in closed form; infinite for σ² ≤ ½."""
+    """Return Var(w) / E(w)² in closed form; infinite for σ² ≤ ½.
+
+    Parameters
+    ----------
+    dimension
+        D, the number of dimensions.
+    scale
+        σ, the proposal's standard deviation in units of the target's.
+    """
     if 2 * scale**2 <= 1:
         return math.inf
     return math.expm1(dimension * math.log(scale**2 / math.sqrt(2 * scale**2 - 1)))
 
 
 def study(settings: DimensionalityStudy | None = None, seed: int = 0) -> list[Estimates]:
-    """Estimate log Z in each dimension, again and again."""
+    """Estimate log Z in each dimension, again and again.
+
+    Parameters
+    ----------
+    settings
+        what is varied; the paper's values without any.
+    seed
+        of the draws.
+    """
     settings = settings or DimensionalityStudy()
     rng = np.random.default_rng(seed)
     scale = settings.proposal_scale / settings.target_scale

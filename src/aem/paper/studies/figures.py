@@ -27,7 +27,13 @@ STYLE: dict[Any, Any] = {
 
 
 def draw_calibration(models: Sequence[Mapping[str, Any]]) -> Figure:
-    """One column a model: above the spread of log Ẑ − log Z, below its size on log axes."""
+    """Draw one column per model: above the spread of log Ẑ − log Z, below its size on log axes.
+
+    Parameters
+    ----------
+    models
+        records of the calibration study, one per model.
+    """
     with mpl.rc_context(STYLE):
         count = len(models)
         figure = Figure(figsize=(1.2 + 4.0 * count, 6.0), layout="constrained")
@@ -119,7 +125,13 @@ def _size_handles() -> list[Line2D]:
 
 
 def draw_dimensionality(record: Mapping[str, Any]) -> Figure:
-    """Boxes of log Ẑ, with every trial as a dot, against the true value."""
+    """Draw boxes of log Ẑ, with every trial as a dot, against the true value.
+
+    Parameters
+    ----------
+    record
+        record of the dimensionality study.
+    """
     results = record["results"]
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(6.4, 4.0), layout="constrained")

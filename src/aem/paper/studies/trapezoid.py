@@ -25,16 +25,41 @@ WIDE = 10.0  # standard deviations: the literal energy may have mass where the p
 
 @dataclass(frozen=True)
 class Truth:
-    """log Z of N conditionals by the trapezoid rule."""
+    """log Z of N conditionals by the trapezoid rule.
+
+    Parameters
+    ----------
+    log_z
+        log Z of each conditional.
+    steps
+        how many steps each took.
+    converged
+        whether it reached as many significant figures as were asked for.
+    edge
+        whether the integrand has not vanished where the window ends.
+    """
 
     log_z: Float[Tensor, " N"]
     steps: Int[Tensor, " N"]
     converged: Bool[Tensor, " N"]
-    edge: Bool[Tensor, " N"]  # the integrand has not vanished where the window ends
+    edge: Bool[Tensor, " N"]
 
 
 def window(conditionals: Conditionals) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
-    """Where to integrate: the proposal's reach; for the literal form a wide stretch at least."""
+    """Return where to integrate: the proposal's reach; for the literal form a wide stretch at least.
+
+    Parameters
+    ----------
+    conditionals
+        a flat batch.
+
+    Returns
+    -------
+    low : tensor [N]
+        where the window of each conditional begins.
+    high : tensor [N]
+        where it ends.
+    """
     like = conditionals.proposal.batch
     ends = like.new_tensor([REACH, 1 - REACH]).expand(len(like), 2)
     low, high = conditionals.proposal.icdf(ends).unbind(-1)
@@ -55,6 +80,15 @@ def trapezoid_log_z(
     Once may be an accident: with kinks in the integrand the error changes sign from step to step.
     Significant figures of log Z, or of Z itself where log Z is below one: there log Z has no
     leading figures to speak of. Halving adds the midpoints only; what was summed up stays.
+
+    Parameters
+    ----------
+    conditionals
+        a flat batch.
+    memory
+        bytes that may be held at a time.
+    report
+        called as `report(what, done, total)` while the work goes on.
     """
     low, high = window(conditionals)
     n = len(low)

@@ -85,7 +85,21 @@ class TableScoring(Settings):
 
 @dataclass(frozen=True)
 class TableConfig:
-    """One run: table, model, training, ensemble and evaluation."""
+    """The settings of one run on a table.
+
+    Parameters
+    ----------
+    task
+        which table, and how much of it.
+    model
+        sizes and forms of the networks.
+    train
+        how they are trained.
+    ensemble
+        how many models are averaged.
+    evaluate
+        how many rows each score sees.
+    """
 
     task: TableTask = field(default_factory=TableTask)
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -97,7 +111,19 @@ class TableConfig:
 def table_experiment(
     task: str, preset: str, file: Path | None = None, assignments: Sequence[str] = ()
 ) -> TableConfig:
-    """A preset, under a user's TOML file, under single `section.key=value` settings."""
+    """Return the settings of a table's run: a preset, under a TOML file, under single settings.
+
+    Parameters
+    ----------
+    task
+        name of the table.
+    preset
+        "fast", "paper" or "best".
+    file
+        a TOML file whose settings are laid over the preset.
+    assignments
+        single settings laid over both, as `section.key=value`.
+    """
     config = from_mapping(TableConfig, layered_settings(task, preset, file, assignments))
     if config.task.name != task:
         raise AemError(f"the settings are for the table '{config.task.name}', not for '{task}'")

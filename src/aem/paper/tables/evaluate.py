@@ -36,7 +36,21 @@ PROPOSAL_NODES = 16  # what the ARNN's pass costs, in energies per conditional
 
 
 class Evaluator:
-    """Scores splits of one table; what is done is kept in the folder."""
+    """Scores splits of one table; what is done is kept in the folder.
+
+    Parameters
+    ----------
+    members
+        models of the table, whose mean density is scored.
+    splits
+        the table's validation and test rows are scored.
+    settings
+        how many rows each score sees.
+    folder
+        where scores are kept between runs.
+    report
+        called as `report(what, done, total)` while the work goes on.
+    """
 
     def __init__(
         self,
@@ -56,7 +70,7 @@ class Evaluator:
         self.model_digest = self.scores.digest()
 
     def record(self) -> dict[str, Any]:
-        """Both splits, and whether the quadrature held still."""
+        """Score both splits, and say whether the quadrature held still."""
         started = time.monotonic()
         validation = self._split("validation", self.splits.validation)
         test = self._split("test", self.splits.test)

@@ -14,7 +14,15 @@ from aem.errors import AemError
 
 
 def spread_over_cells(splits: TableSplits, seed: int) -> TableSplits:
-    """The same table, each value anywhere within half a step of its own."""
+    """Return the same table with each training and validation value anywhere in its own cell.
+
+    Parameters
+    ----------
+    splits
+        a table with columns known to lie on a grid.
+    seed
+        of the draws.
+    """
     if not any(splits.steps):
         raise AemError(f"the table {splits.name} has no column known to lie on a grid")
     rng = np.random.default_rng(seed)

@@ -29,10 +29,18 @@ from aem.training.loop import fit
 
 @dataclass(frozen=True)
 class TrainedMember:
-    """A member, and how it came about."""
+    """A member of a run, and how it came about.
 
-    member: TableModel  # of the table's columns in their own order
-    training: dict[str, Any]  # steps, seconds, best_step, history
+    Parameters
+    ----------
+    member
+        the model, of the table's columns in their own order.
+    training
+        steps, seconds, best_step, history.
+    """
+
+    member: TableModel
+    training: dict[str, Any]
 
 
 def train_member(
@@ -46,7 +54,27 @@ def train_member(
     evaluate_only: bool = False,
     quiet: bool = False,
 ) -> TrainedMember:
-    """Train one member, or go on, or read it if it is finished; without a folder leave no trace."""
+    """Train one member, or go on, or read it if it is finished.
+
+    Parameters
+    ----------
+    config
+        all settings of the run.
+    preset
+        the name that the results are recorded under.
+    place
+        number of the member, which its seed follows from.
+    order
+        the order in which the member reads the columns.
+    splits
+        the table, in its own order of columns.
+    folder
+        where checkpoints and the model go; without one no trace is left.
+    evaluate_only
+        whether to train nothing and read what there is.
+    quiet
+        whether to show no progress.
+    """
     train = replace(config.train, seed=config.train.seed + place)
     identity = _identity(replace(config, train=train), order)
     device = choose_device(train.device)
@@ -92,7 +120,7 @@ def _fit_by_itself(
     *,
     quiet: bool,
 ) -> TrainedMember:
-    """A member that finds its own settings, as `aem fit` would; validation rows judge."""
+    """Fit a member as `aem fit` would, with the validation rows as the rows held out."""
     rows = np.concatenate((splits.train, splits.validation)).astype(np.float64)
     is_validation = np.arange(len(rows)) >= len(splits.train)
     fitted = fit_table(

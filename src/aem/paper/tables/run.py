@@ -20,7 +20,17 @@ from aem.tables.ensemble import TableEnsemble, column_orders
 
 @dataclass(frozen=True)
 class TableRun:
-    """What a run leaves behind."""
+    """What a run on a table leaves behind.
+
+    Parameters
+    ----------
+    members
+        the trained models.
+    metrics
+        what metrics.json holds.
+    folder
+        where everything was written.
+    """
 
     members: tuple[TrainedMember, ...]
     metrics: dict[str, Any]
@@ -28,7 +38,13 @@ class TableRun:
 
 
 def load_splits(task: TableTask) -> TableSplits:
-    """The splits, cut to the rows asked for."""
+    """Return the splits of a table, cut to the rows asked for.
+
+    Parameters
+    ----------
+    task
+        which table, and how many rows.
+    """
     splits = registry.load(task.name)
     return replace(
         splits,
@@ -47,7 +63,23 @@ def run_table(
     quiet: bool = False,
     report: Report = silent,
 ) -> TableRun:
-    """Train what is not trained yet, evaluate, and write metrics.json; both go on after a kill."""
+    """Train what is not trained yet, evaluate, and write metrics.json; both go on after a kill.
+
+    Parameters
+    ----------
+    config
+        all settings of the run.
+    preset
+        the name that the results are recorded under.
+    folder
+        where they are written; a run that was stopped there goes on.
+    evaluate_only
+        whether to train nothing and score what there is.
+    quiet
+        whether to show no progress of the training.
+    report
+        called as `report(what, done, total)` while rows are scored.
+    """
     device = choose_device(config.train.device)
     splits = load_splits(config.task)
     check_symmetries(splits, max(config.task.symmetries, config.ensemble.symmetries))
@@ -90,7 +122,23 @@ def train_members(
     evaluate_only: bool = False,
     quiet: bool = False,
 ) -> list[TrainedMember]:
-    """All members; more than one also as one file."""
+    """Train all members of a run; more than one are saved as an ensemble, too.
+
+    Parameters
+    ----------
+    config
+        all settings of the run.
+    preset
+        the name that the results are recorded under.
+    splits
+        the table, in its own order of columns.
+    folder
+        where checkpoints and models go.
+    evaluate_only
+        whether to train nothing and read what there is.
+    quiet
+        whether to show no progress.
+    """
     count = config.ensemble.members
     orders = column_orders(len(splits.columns), count, config.train.seed)
     members = [

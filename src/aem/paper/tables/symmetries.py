@@ -16,7 +16,15 @@ from aem.tables.model import TableModel
 
 
 def symmetrised(splits: TableSplits, count: int) -> Table:
-    """The images of a table's training rows under the first `count` symmetries."""
+    """Return the images of a table's training rows under some of its symmetries.
+
+    Parameters
+    ----------
+    splits
+        a table with as many known symmetries.
+    count
+        how many: the first ones, beginning with the identity.
+    """
     if count == 1:
         return splits.train
     check_symmetries(splits, count)
@@ -25,7 +33,17 @@ def symmetrised(splits: TableSplits, count: int) -> Table:
 
 
 def views(members: Sequence[TableModel], splits: TableSplits, count: int) -> list[TableModel]:
-    """Every member, once for each of the first `count` symmetries."""
+    """Return every member once for each of some symmetries.
+
+    Parameters
+    ----------
+    members
+        models of the table.
+    splits
+        a table with as many known symmetries.
+    count
+        how many: the first ones, beginning with the identity.
+    """
     if count == 1:
         return list(members)
     check_symmetries(splits, count)
@@ -34,7 +52,15 @@ def views(members: Sequence[TableModel], splits: TableSplits, count: int) -> lis
 
 
 def check_symmetries(splits: TableSplits, count: int) -> None:
-    """Refuse more than there are."""
+    """Refuse more symmetries than the table has.
+
+    Parameters
+    ----------
+    splits
+        a table, which knows its symmetries.
+    count
+        how many are asked for.
+    """
     known = max(len(splits.symmetries), 1)
     if count > known:
         raise AemError(f"the table {splits.name} has {known} known symmetries, not {count}")

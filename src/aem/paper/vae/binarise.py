@@ -10,19 +10,41 @@ from torch import Tensor
 
 
 def grey_levels(images: UInt8[Tensor, "*N 28 28"]) -> Float[Tensor, "*N 28 28"]:
-    """Bytes as probabilities."""
+    """Return bytes as probabilities.
+
+    Parameters
+    ----------
+    images
+        grey levels from 0 to 255.
+    """
     return images.float() / 255
 
 
 def binarise(
     grey: Float[Tensor, "*N 28 28"], generator: torch.Generator | None = None
 ) -> Float[Tensor, "*N 28 28"]:
-    """A fresh draw."""
+    """Draw binary images afresh: each pixel is one with a probability equal to its grey level.
+
+    Parameters
+    ----------
+    grey
+        probabilities of ones, as `grey_levels` returns them.
+    generator
+        where the random numbers come from; PyTorch's own stream without one.
+    """
     u = torch.rand(grey.shape, generator=generator, dtype=grey.dtype, device=grey.device)
     return (u < grey).to(grey.dtype)
 
 
 def fixed_binarisation(images: UInt8[Tensor, "N 28 28"], seed: int) -> Float[Tensor, "N 28 28"]:
-    """The draw of a seed, the same on every device."""
+    """Draw binary images by a seed, the same on every device.
+
+    Parameters
+    ----------
+    images
+        grey levels from 0 to 255.
+    seed
+        of the draws.
+    """
     grey = grey_levels(images.cpu())
     return binarise(grey, torch.Generator().manual_seed(seed)).to(images.device)

@@ -11,7 +11,21 @@ ACTIVATIONS: dict[str, Nonlinearity] = {"relu": F.relu, "elu": F.elu, "silu": F.
 
 
 class ConvBlock(nn.Module):
-    """shortcut(h) + W₂ dropout(a(W₁ a(h))); `second` and `shortcut` may change the resolution."""
+    """A residual block of convolutions: shortcut(h) + W₂ dropout(a(W₁ a(h))).
+
+    Parameters
+    ----------
+    channels
+        channels that it reads.
+    second
+        the convolution W₂, which may change the resolution.
+    shortcut
+        what h goes through beside the block, which changes the resolution in the same way.
+    activation
+        the function a.
+    dropout
+        share of the units left out in training.
+    """
 
     def __init__(
         self,
@@ -49,13 +63,33 @@ class Stack(nn.Sequential):
 
 
 def same(channels: int, activation: Nonlinearity, dropout: float) -> ConvBlock:
-    """A block that keeps resolution and channels."""
+    """Return a block that keeps resolution and channels.
+
+    Parameters
+    ----------
+    channels
+        channels that it reads.
+    activation
+        the function between the convolutions.
+    dropout
+        share of the units left out in training.
+    """
     second = nn.Conv2d(channels, channels, 3, padding=1)
     return ConvBlock(channels, second, nn.Identity(), activation, dropout)
 
 
 def down(channels: int, activation: Nonlinearity, dropout: float) -> ConvBlock:
-    """Half the resolution, rounded up, by strided convolutions; twice the channels."""
+    """Return a block that halves the resolution, rounded up, and doubles the channels.
+
+    Parameters
+    ----------
+    channels
+        channels that it reads.
+    activation
+        the function between the convolutions.
+    dropout
+        share of the units left out in training.
+    """
     second, shortcut = (nn.Conv2d(channels, 2 * channels, 3, stride=2, padding=1) for _ in range(2))
     return ConvBlock(channels, second, shortcut, activation, dropout)
 
@@ -63,7 +97,21 @@ def down(channels: int, activation: Nonlinearity, dropout: float) -> ConvBlock:
 def up(
     channels: int, size: int, target: int, activation: Nonlinearity, dropout: float
 ) -> ConvBlock:
-    """From size to target (2·size or one less) by transposed convolutions; half the channels."""
+    """Return a block that doubles the resolution, by transposed convolutions, and halves the channels.
+
+    Parameters
+    ----------
+    channels
+        channels that it reads.
+    size
+        side of the maps that it reads.
+    target
+        side of those that it makes: twice the size, or one less.
+    activation
+        the function between the convolutions.
+    dropout
+        share of the units left out in training.
+    """
     extra = target - (2 * size - 1)
     second, shortcut = (
         nn.ConvTranspose2d(channels, channels // 2, 3, stride=2, padding=1, output_padding=extra)

@@ -1,4 +1,4 @@
-"""Settings of the latent-variable experiment: one dataclass a section of its TOML file."""
+"""Settings of the latent-variable experiment: one dataclass per section of its TOML file."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -164,7 +164,29 @@ class EvaluationConfig(Settings):
 
 @dataclass(frozen=True)
 class VaeConfig:
-    """One run: encoder and decoder, their training, the prior and the scores."""
+    """The settings of one run: encoder and decoder, their training, the prior and the scores.
+
+    Parameters
+    ----------
+    vae
+        sizes of encoder and decoder.
+    data
+        how MNIST's training images are split.
+    augment
+        by how much training images are deformed.
+    stage_one
+        how encoder and decoder are trained under the Gaussian prior.
+    joint
+        how they are trained together with a proposal as their prior, if for any steps.
+    model
+        sizes and forms of the AEM's networks.
+    train
+        how the AEM is trained.
+    prior
+        what it is fitted to.
+    evaluation
+        how the bounds are computed.
+    """
 
     vae: NetworkConfig = field(default_factory=NetworkConfig)
     data: DataConfig = field(default_factory=DataConfig)
@@ -194,5 +216,15 @@ class VaeConfig:
 def vae_experiment(
     preset: str, file: Path | None = None, assignments: Sequence[str] = ()
 ) -> VaeConfig:
-    """The settings of a run."""
+    """Return the settings of a run.
+
+    Parameters
+    ----------
+    preset
+        "fast", "paper" or "best".
+    file
+        a TOML file whose settings are laid over the preset.
+    assignments
+        single settings laid over both, as `section.key=value`.
+    """
     return from_mapping(VaeConfig, layered_settings("vae", preset, file, assignments))

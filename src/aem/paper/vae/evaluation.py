@@ -62,7 +62,15 @@ def full_precision() -> AbstractContextManager[None]:
 
 
 def summary(bounds: Bounds, baseline: Bounds | None = None) -> dict[str, Any]:
-    """Plain numbers for a result file; against the baseline, differences on the same images."""
+    """Return bounds as plain numbers for a result file.
+
+    Parameters
+    ----------
+    bounds
+        bounds of images under one prior.
+    baseline
+        those of the same images under another, to which differences are given.
+    """
     record: dict[str, Any] = {"images": len(bounds.elbo)}
     for name, values in (
         ("elbo", bounds.elbo),
@@ -101,7 +109,23 @@ def _whole_split(
 
 
 class PriorScoring:
-    """Scores prior after prior on the same draws; `records` grows as they come."""
+    """Scores prior after prior on the same draws; `records` grows as they come.
+
+    Parameters
+    ----------
+    vae
+        encoder and decoder.
+    images
+        grey images; which split is scored the settings say.
+    config
+        how the bounds are computed.
+    folder
+        where slow scores are kept between runs.
+    report
+        called as `report(what, done, total)` while the work goes on.
+    finished
+        called with all records after each prior.
+    """
 
     def __init__(
         self,
@@ -134,7 +158,17 @@ class PriorScoring:
             return draw_posterior(vae, x, self.config.samples, generator, self.report)
 
     def quick(self, name: str, prior: Prior, draws: Draws | None = None) -> Bounds:
-        """Score all draws under a prior and keep the record."""
+        """Score all draws under a prior and keep the record.
+
+        Parameters
+        ----------
+        name
+            what the record is called.
+        prior
+            a function that scores latents.
+        draws
+            latents of the images; those that all priors share without any.
+        """
         draws = self.draws if draws is None else draws
         z = draws.z.flatten(0, 1)
         started = time.monotonic()
@@ -153,8 +187,21 @@ class PriorScoring:
     ) -> Bounds:
         """Score the first images' draws, a block at a time, until all are done or time is up.
 
-        `priors` makes the prior of a block from the number of its first latent vector, so that what
-        a prior draws at random is other for every block, and the same after a new start.
+        Parameters
+        ----------
+        name
+            what the record is called.
+        priors
+            makes the prior of a block from the number of its first latent vector, so that what a
+            prior draws at random is other for every block, and the same after a new start.
+        images
+            how many images, at most.
+        nodes
+            evaluations of the energy per conditional, which the size of a block follows from.
+        model
+            the AEM that all these priors are made of.
+        about
+            further entries of the record.
         """
         draws = self.draws.first(images)
         energies = ENERGIES[self.device.type] // (nodes * model.config.features)
@@ -205,10 +252,17 @@ class PriorScoring:
     def trained_priors(
         self, *, joint: AEM | None = None, stage_one: ConvolutionalVae | None = None
     ) -> None:
-        """The priors encoder and decoder were trained with, known before an AEM is fitted.
+        """Score the priors that encoder and decoder were trained with, known before an AEM is fitted.
 
-        After a joint stage the Gaussian belongs to the encoder and decoder that were trained with it,
-        those of stage one.
+        After a joint stage the Gaussian belongs to the encoder and decoder that were trained with
+        it, those of stage one.
+
+        Parameters
+        ----------
+        joint
+            the prior of the joint stage; None if there was none.
+        stage_one
+            encoder and decoder of stage one, after a joint stage.
         """
         self.quick(
             "gaussian", standard_normal, None if stage_one is None else self._draw(stage_one)
@@ -217,7 +271,13 @@ class PriorScoring:
             self.quick("joint", proposal_prior(joint))
 
     def fitted_priors(self, model: AEM) -> None:
-        """The proposal, and the AEM in its three forms."""
+        """Score the proposal, and the AEM in its three forms.
+
+        Parameters
+        ----------
+        model
+            the AEM of the latents.
+        """
         config, kind = self.config, self.device.type
         self.baseline = self.quick(BASELINE, proposal_prior(model))
         if config.quadrature_images:
@@ -258,7 +318,13 @@ class PriorScoring:
             )
 
     def fit_kde(self, model: AEM) -> KDE:
-        """Bandwidth and mixing weight, chosen on latents of validation images."""
+        """Choose bandwidth and mixing weight of AEM-KDE on latents of validation images.
+
+        Parameters
+        ----------
+        model
+            the AEM of the latents.
+        """
         config = self.config
 
         def fit() -> dict[str, Any]:

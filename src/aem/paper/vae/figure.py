@@ -24,6 +24,17 @@ def sample_images(
     """Pixel probabilities at latents of the prior, or of the standard normal where there is none.
 
     A relative energy is drawn from exactly, a literal one as published: one of 100 proposal draws.
+
+    Parameters
+    ----------
+    vae
+        encoder and decoder.
+    prior
+        an AEM of the latents; None for the standard normal.
+    count
+        how many images.
+    seed
+        of the draws.
     """
     device = next(vae.parameters()).device
     with seeded(seed, device):
@@ -36,14 +47,30 @@ def sample_images(
 
 
 def tiles(images: Float[Tensor, "N 28 28"], side: int) -> NDArray[np.float32]:
-    """side × side images as one picture, with a thin line between them."""
+    """Return images as one picture, with a thin line between them.
+
+    Parameters
+    ----------
+    images
+        side × side images.
+    side
+        how many stand beside each other, and below.
+    """
     rows = torch.nn.functional.pad(images[: side * side].cpu(), (0, 1, 0, 1), value=0.5)
     grid = rows.unflatten(0, (side, side)).transpose(1, 2).flatten(2).flatten(0, 1)
     return np.asarray(grid[:-1, :-1].numpy(), dtype=np.float32)
 
 
 def figure_six(data: Float[Tensor, "N 28 28"], probabilities: Float[Tensor, "N 28 28"]) -> Figure:
-    """Data, samples, and the pixel probabilities these samples were drawn from."""
+    """Draw data, samples, and the pixel probabilities these samples were drawn from.
+
+    Parameters
+    ----------
+    data
+        binary images of the data set.
+    probabilities
+        pixel probabilities of samples.
+    """
     generator = torch.Generator().manual_seed(0)
     panels = (
         ("Data", data),

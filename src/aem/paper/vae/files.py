@@ -18,7 +18,17 @@ from aem.paper.vae.stages.latent import LatentModel
 
 
 def save_vae(vae: ConvolutionalVae, path: str | Path, **about: Any) -> None:
-    """Save encoder and decoder; `about` may hold anything JSON can."""
+    """Save encoder and decoder in one safe file.
+
+    Parameters
+    ----------
+    vae
+        the network; the type of its weights is kept.
+    path
+        the file to write, whole or not at all.
+    about
+        anything JSON can hold, for instance how it was trained.
+    """
     metadata = {
         **header("vae"),
         "config": to_mapping(vae.config),
@@ -28,7 +38,15 @@ def save_vae(vae: ConvolutionalVae, path: str | Path, **about: Any) -> None:
 
 
 def load_vae(path: str | Path, device: str | torch.device = "cpu") -> ConvolutionalVae:
-    """Load encoder and decoder in evaluation mode. No code in the file is ever run."""
+    """Load encoder and decoder in evaluation mode. No code in the file is ever run.
+
+    Parameters
+    ----------
+    path
+        what `save_vae` or `aem reproduce vae` wrote.
+    device
+        where the network will be.
+    """
     path = Path(path)
     tensors, metadata = read_tensors(path, "vae")
     with blaming_file(path, "VAE"):

@@ -16,19 +16,41 @@ from aem.paper.vae.config import DataConfig
 
 @dataclass(frozen=True)
 class Images:
-    """Grey images, one byte a pixel."""
+    """Grey images of digits, one byte per pixel.
+
+    Parameters
+    ----------
+    train
+        images to train on.
+    validation
+        images that choose the weights.
+    test
+        images to score.
+    """
 
     train: UInt8[Tensor, "N 28 28"]
     validation: UInt8[Tensor, "V 28 28"]
     test: UInt8[Tensor, "T 28 28"]
 
     def to(self, device: torch.device) -> "Images":
-        """The same on a device."""
+        """Return the same images on a device.
+
+        Parameters
+        ----------
+        device
+            where they will be.
+        """
         return Images(self.train.to(device), self.validation.to(device), self.test.to(device))
 
 
 def load_images(config: DataConfig) -> Images:
-    """Read MNIST, or say what is missing and how to get it."""
+    """Read MNIST, or say what is missing and how to get it.
+
+    Parameters
+    ----------
+    config
+        how the training images are split.
+    """
     source, root = registry.present_source("mnist"), data_root()
     data = mnist.load()
     for file in source.files:

@@ -25,7 +25,19 @@ def aggregate_posterior(
     resample: int = 1,
     prior: AEM | None = None,
 ) -> LatentSampler:
-    """A sampler of the aggregate posterior of grey images."""
+    """Return a sampler of the aggregate posterior of grey images.
+
+    Parameters
+    ----------
+    vae
+        encoder and decoder.
+    images
+        grey levels from 0 to 255.
+    resample
+        how many latents each is chosen from, by its weight; one for plain draws of the posterior.
+    prior
+        the prior that those weights are with; None for the standard normal.
+    """
 
     @torch.no_grad()
     def draw(seed: int) -> Tensor:

@@ -14,7 +14,13 @@ LEAST_LOG_SCALE, MOST_LOG_SCALE = -10.0, 5.0  # beyond these a scale overflows b
 
 
 class Encoder(nn.Module):
-    """Image → means and log scales of the latents."""
+    """The encoder: from an image to means and log scales of its latents.
+
+    Parameters
+    ----------
+    config
+        sizes of the networks.
+    """
 
     def __init__(self, config: NetworkConfig) -> None:
         super().__init__()
@@ -31,7 +37,13 @@ class Encoder(nn.Module):
         self.regress = nn.Linear(channels * SIZES[-1] ** 2, 2 * config.latents)
 
     def forward(self, x: Float[Tensor, "B 1 28 28"]) -> GaussianPosterior:
-        """The posterior of each image, in float32 whatever the convolutions compute in."""
+        """Return the posterior of each image, in float32 whatever the convolutions compute in.
+
+        Parameters
+        ----------
+        x
+            images of zeros and ones.
+        """
         h: Tensor = self.blocks(self.project(x))
         outputs: Tensor = self.regress(self.activation(h).flatten(1))
         mean, log_variance = outputs.float().chunk(2, -1)
@@ -40,7 +52,13 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Latents → Bernoulli logits of the pixels."""
+    """The decoder: from latents to Bernoulli logits of the pixels.
+
+    Parameters
+    ----------
+    config
+        sizes of the networks.
+    """
 
     def __init__(self, config: NetworkConfig) -> None:
         super().__init__()
@@ -61,7 +79,13 @@ class Decoder(nn.Module):
         self.pixels = nn.Conv2d(channels, 1, 1)
 
     def forward(self, z: Float[Tensor, "B L"]) -> Float[Tensor, "B 1 28 28"]:
-        """Logits, in float32 whatever the convolutions compute in."""
+        """Return logits of the pixels, in float32 whatever the convolutions compute in.
+
+        Parameters
+        ----------
+        z
+            one latent vector per image.
+        """
         h: Tensor = self.project(z).unflatten(1, self.innermost)
         h = self.blocks(h.contiguous(memory_format=torch.channels_last))
         logits: Tensor = self.pixels(self.activation(h))
@@ -69,7 +93,13 @@ class Decoder(nn.Module):
 
 
 class ConvolutionalVae(nn.Module):
-    """Encoder and decoder; the prior is a matter of its own."""
+    """The paper's encoder and decoder together; the prior is a matter of its own.
+
+    Parameters
+    ----------
+    config
+        sizes of the networks: channels, blocks, latents.
+    """
 
     def __init__(self, config: NetworkConfig) -> None:
         super().__init__()
@@ -77,19 +107,39 @@ class ConvolutionalVae(nn.Module):
         self.encoder, self.decoder = Encoder(config), Decoder(config)
 
     def encode(self, x: Float[Tensor, "B 1 28 28"]) -> GaussianPosterior:
-        """q(z | x) of binary images."""
+        """Return q(z | x) of binary images.
+
+        Parameters
+        ----------
+        x
+            images of zeros and ones.
+        """
         posterior: GaussianPosterior = self.encoder(x)
         return posterior
 
     def logits(self, z: Float[Tensor, "B L"]) -> Float[Tensor, "B 1 28 28"]:
-        """Of p(x = 1 | z), pixel by pixel."""
+        """Return the logits of p(x = 1 | z), pixel by pixel.
+
+        Parameters
+        ----------
+        z
+            one latent vector per image.
+        """
         logits: Tensor = self.decoder(z)
         return logits
 
     def log_likelihood(
         self, x: Float[Tensor, "B 1 28 28"], z: Float[Tensor, "B K L"]
     ) -> Float[Tensor, "B K"]:
-        """log p(x | z) of each image under each of its K latents."""
+        """Return log p(x | z) of each image under each of its K latents.
+
+        Parameters
+        ----------
+        x
+            images of zeros and ones.
+        z
+            K latent vectors per image.
+        """
         logits = self.logits(z.flatten(0, 1)).flatten(1).unflatten(0, z.shape[:2])
         terms: Tensor = x.flatten(1)[:, None] * logits - F.softplus(logits)
         return terms.sum(-1)

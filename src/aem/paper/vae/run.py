@@ -44,7 +44,19 @@ JOINT_DRAWS = 4  # of every image, for the standardisation of a jointly trained 
 
 @dataclass(frozen=True)
 class VaeRun:
-    """What a run leaves behind."""
+    """What a run of the autoencoder leaves behind.
+
+    Parameters
+    ----------
+    vae
+        encoder and decoder.
+    prior
+        the AEM fitted to their latents.
+    metrics
+        what metrics.json holds.
+    folder
+        where everything was written.
+    """
 
     vae: ConvolutionalVae
     prior: AEM
@@ -53,7 +65,19 @@ class VaeRun:
 
 
 class Experiment:
-    """One run, stage after stage; each method returns what the next one needs."""
+    """One run, stage after stage; each method returns what the next one needs.
+
+    Parameters
+    ----------
+    config
+        all settings of the run.
+    folder
+        where everything is written; a stage that was stopped there goes on.
+    quiet
+        whether to show no progress.
+    report
+        called as `report(what, done, total)` while the work goes on.
+    """
 
     def __init__(
         self,
@@ -72,7 +96,7 @@ class Experiment:
         self.history: dict[str, Any] = {}
 
     def remember(self, stage: str, progress: TrainingState) -> None:
-        """Keep a stage's curve for the metrics."""
+        """Keep a stage's training curve for the metrics."""
         self.history[stage] = {
             "steps": progress.step,
             "seconds": round(progress.seconds, 2),
@@ -80,7 +104,13 @@ class Experiment:
         }
 
     def stage_one(self, images: Images) -> ConvolutionalVae:
-        """Encoder and decoder under the Gaussian prior, trained, read from a file, or both."""
+        """Train encoder and decoder under the Gaussian prior, read them from a file, or both.
+
+        Parameters
+        ----------
+        images
+            the digits.
+        """
         config = self.config.stage_one
         if config.file:
             vae = self.read_vae(config.file)
@@ -93,7 +123,19 @@ class Experiment:
         return vae
 
     def train(self, stage: str, model: LatentModel, images: Images, config: StageConfig) -> None:
-        """Train in a folder of the stage's name and remember how it went."""
+        """Train in a folder of the stage's name and remember how it went.
+
+        Parameters
+        ----------
+        stage
+            name of the stage.
+        model
+            what is trained, in place.
+        images
+            the digits.
+        config
+            how the stage is trained.
+        """
         progress = train_stage(
             model,
             images,
@@ -105,14 +147,27 @@ class Experiment:
         self.remember(stage, progress)
 
     def read_vae(self, file: str) -> ConvolutionalVae:
-        """Encoder and decoder of stage one, from a saved model or a checkpoint."""
+        """Read encoder and decoder of stage one, from a saved model or a checkpoint."""
         model = load_stage(file)
         if model.prior is not None:
             raise AemError(f"{file} is the checkpoint of a joint stage, not of a stage one")
         return self.adopt_vae(model.vae, file)
 
     def read_joint(self, file: str) -> tuple[ConvolutionalVae, AEM]:
-        """Encoder, decoder and prior of a joint stage's checkpoint."""
+        """Read encoder, decoder and prior of a joint stage's checkpoint.
+
+        Parameters
+        ----------
+        file
+            what the settings name.
+
+        Returns
+        -------
+        vae : ConvolutionalVae
+            encoder and decoder.
+        prior : AEM
+            the prior that was trained with them.
+        """
         model = load_stage(file)
         if model.prior is None:
             raise AemError(f"{file} is of a stage one, not the checkpoint of a joint stage")
@@ -125,7 +180,7 @@ class Experiment:
         return self.adopt_vae(model.vae, file), prior.to(self.device)
 
     def adopt_vae(self, found: ConvolutionalVae, file: str) -> ConvolutionalVae:
-        """The same weights with this run's dropout; a network of other shapes is refused."""
+        """Return a network with the weights found and this run's dropout; other shapes are refused."""
         asked = self.config.vae
         if replace(found.config, dropout=asked.dropout) != asked:
             raise AemError(f"{file} has the network {found.config}, [vae] asks for {asked}")
@@ -152,7 +207,15 @@ class Experiment:
         load_prior(self.config.prior.file, vae)
 
     def check_section(self, section: str, stage: str) -> None:
-        """Refuse to go on with a stage of other data: its checkpoint knows its own settings only."""
+        """Refuse to go on with a stage of other data: its checkpoint knows its own settings only.
+
+        Parameters
+        ----------
+        section
+            name of a section of the settings that decides the data.
+        stage
+            name of the stage.
+        """
         settings = self.folder / "config.toml"
         if not (settings.exists() and (self.folder / stage / CHECKPOINT).exists()):
             return
@@ -164,6 +227,20 @@ class Experiment:
         """Encoder, decoder and a proposal as their prior, trained together from stage one on.
 
         Or from a checkpoint of such a stage; or they are that checkpoint's.
+
+        Parameters
+        ----------
+        vae
+            encoder and decoder of stage one.
+        images
+            the digits.
+
+        Returns
+        -------
+        vae : ConvolutionalVae
+            encoder and decoder after the stage.
+        prior : AEM
+            the prior that was trained with them.
         """
         config = self.config.joint
         if config.file:
@@ -179,10 +256,21 @@ class Experiment:
     def fresh_prior(
         self, vae: ConvolutionalVae, sampler: LatentSampler, folder: Path, draws: int
     ) -> AEM:
-        """A new AEM that fits the latents, or the one this run began with.
+        """Return a new AEM that fits the latents, or the one this run began with.
 
-        Written down before training: on a GPU the same latents drawn again may differ in their last
-        bits, and a checkpoint refuses another standardisation.
+        It is written down before training: on a GPU the same latents drawn again may differ in
+        their last bits, and a checkpoint refuses another standardisation.
+
+        Parameters
+        ----------
+        vae
+            encoder and decoder whose latents it is for.
+        sampler
+            draws one latent of every training image by a seed.
+        folder
+            where it is written, or was.
+        draws
+            how many latents of each image it is fitted to.
         """
         path = folder / "initial.safetensors"
         if path.exists():
@@ -194,7 +282,17 @@ class Experiment:
         return prior
 
     def stage_two(self, vae: ConvolutionalVae, images: Images, joint: AEM | None) -> AEM:
-        """The AEM, fitted to the aggregate posterior; it starts where a joint prior ended."""
+        """Fit the AEM to the aggregate posterior; it starts where a joint prior ended.
+
+        Parameters
+        ----------
+        vae
+            encoder and decoder.
+        images
+            the digits.
+        joint
+            the prior of the joint stage; None if there was none.
+        """
         settings, folder = self.config.prior, self.folder / "stage_two"
         if settings.file:
             return load_prior(settings.file, vae, self.device)
@@ -237,7 +335,21 @@ def run_vae(
     quiet: bool = False,
     report: Report = silent,
 ) -> VaeRun:
-    """Run all stages; leaves metrics, both models, settings, table and figure in the folder."""
+    """Run all stages, and write metrics, both models, settings, table and figure.
+
+    Parameters
+    ----------
+    config
+        all settings of the run.
+    preset
+        the name that the results are recorded under.
+    folder
+        where they are written; a run that was stopped there goes on.
+    quiet
+        whether to show no progress of the training.
+    report
+        called as `report(what, done, total)` while the work goes on.
+    """
     experiment = Experiment(config, folder, quiet=quiet, report=report)
     images = load_images(config.data)
     experiment.check_files()
@@ -271,7 +383,19 @@ def run_vae(
 
 
 class Results:
-    """Metrics and table, written after each score, for some take long and runs are stopped."""
+    """Metrics and table of a run, written after each score, for some take long and runs are stopped.
+
+    Parameters
+    ----------
+    experiment
+        the run.
+    preset
+        the name that the results are recorded under.
+    vae
+        encoder and decoder that are scored.
+    images
+        the digits.
+    """
 
     def __init__(
         self, experiment: Experiment, preset: str, vae: ConvolutionalVae, images: Images
@@ -296,7 +420,13 @@ class Results:
         )
 
     def write(self, records: dict[str, Any]) -> None:
-        """Put down what is known so far."""
+        """Write metrics and table with what is known so far.
+
+        Parameters
+        ----------
+        records
+            records of the priors by name.
+        """
         history, folder = self.experiment.history, self.experiment.folder
         self.metrics |= {
             "seconds": round(sum(stage["seconds"] for stage in history.values()), 2),

@@ -38,7 +38,13 @@ HEADER = (
 
 
 def table_rows(records: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
-    """The cells of the table; a row that neither we nor the paper have is left out."""
+    """Return the cells of the table; a row that neither we nor the paper have is left out.
+
+    Parameters
+    ----------
+    records
+        records of the priors by name.
+    """
     rows = []
     for name, key in ROWS.items():
         record = records.get(key)
@@ -63,7 +69,15 @@ def _cells(record: Mapping[str, Any] | None) -> list[str]:
 
 
 def best_number(record: Mapping[str, Any] | None, key: str) -> str:
-    """A score with its error: where fewer images were scored than there are, the estimate for all."""
+    """Return a score with its error, estimated for all images where fewer were scored.
+
+    Parameters
+    ----------
+    record
+        the record of a prior, or None.
+    key
+        which score: "elbo" or "log_prob".
+    """
     if record is None:
         return ""
     whole = f"{key}_whole_split"
@@ -79,5 +93,11 @@ def _number(record: Mapping[str, Any], key: str, digits: int) -> str:
 
 
 def table_two(records: Mapping[str, Mapping[str, Any]]) -> str:
-    """The whole table."""
+    """Return the whole table as Markdown.
+
+    Parameters
+    ----------
+    records
+        records of the priors by name.
+    """
     return as_markdown([HEADER, *table_rows(records)])

@@ -1,4 +1,4 @@
-"""The file of an outlier detector: its density, the spread of its looks, its threshold."""
+"""The file of an outlier detector: its density, the spread of its views, its threshold."""
 
 import math
 from pathlib import Path
@@ -24,7 +24,7 @@ def save_detector(
     Parameters
     ----------
     normality
-        the fitted table, with the middle and the spread of each look at its rows.
+        the fitted table, with the median and the spread of each view of its rows.
     threshold
         the score below which rows are outliers.
     contamination
@@ -44,7 +44,24 @@ def save_detector(
 def load_detector(
     path: str | Path, device: str | torch.device = "cpu"
 ) -> tuple[Normality, float, float]:
-    """Read a detector: its looks, its threshold and its contamination."""
+    """Read the parts of an outlier detector.
+
+    Parameters
+    ----------
+    path
+        what `save_detector` wrote.
+    device
+        where the model will be.
+
+    Returns
+    -------
+    normality : Normality
+        the fitted table, with the median and the spread of each view of its rows.
+    threshold : float
+        the score below which rows are outliers.
+    contamination : float
+        the share of rows like the fitted that is to lie there.
+    """
     path = Path(path)
     metadata = read_tensors(path, KIND, "model")[1]
     if metadata["kind"] != KIND:

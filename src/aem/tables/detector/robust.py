@@ -1,11 +1,10 @@
-"""A fit that outliers among the rows do not spoil.
+"""A fit to central rows, so that outliers do not influence the density.
 
-Outliers must not teach a density that they are normal. So the rows furthest out are left out: at first
-those that a single Gaussian finds furthest, because it has no component to give to outliers that stand
-together, then those odd to the mixture fitted to the rest, and again, as robust covariances are found
-by concentrating on half of the rows. For the same reason no component may be so small that outliers
-alone could fill it, and networks, which follow whatever is there, are trained only if there are hardly
-any.
+The rows furthest out are left out of the fit: at first those that a single Gaussian finds furthest,
+because it has no component to give to outliers that stand together, then those odd to the mixture
+fitted to the rest, and again, as robust covariances are found by concentrating on half of the rows.
+For the same reason no component may be so small that outliers alone could fill it, and networks,
+which adapt to whatever rows there are, are trained only if there are hardly any outliers.
 """
 
 from collections.abc import Sequence
@@ -44,7 +43,30 @@ def fit_robustly(
     seed: int,
     device: str,
 ) -> tuple[FittedTable, NDArray[np.bool_]]:
-    """Fit to rows of which a share may be outliers; also which of them took part."""
+    """Fit a table to its central rows, so that outliers do not influence the density.
+
+    Parameters
+    ----------
+    rows
+        rows of which a share may be outliers [B, D].
+    columns
+        names of the columns.
+    contamination
+        the share of outliers that there may be, in (0, 0.5].
+    settings
+        what the caller has set of the fit.
+    seed
+        of all that is drawn at random.
+    device
+        "auto", "cpu" or "cuda", for the networks.
+
+    Returns
+    -------
+    fitted : FittedTable
+        the fit to the rows that took part.
+    kept : array [B]
+        which rows those are.
+    """
     kept = np.ones(len(rows), dtype=bool)
     plain = replace(settings, steps=0)
     if settings.steps is None and contamination >= HARDLY_ANY:

@@ -25,7 +25,17 @@ MOST_ROWS = 1000  # of a kind: more would not move the threshold enough to wait 
 
 
 def scores_by_fold(rows: Array, kept: NDArray[np.bool_], fitted: TableModel) -> Array:
-    """The score of each row by a mixture like the fitted one of the rows kept in other folds."""
+    """Score each row by a mixture like the fitted one that was fitted to rows of other folds.
+
+    Parameters
+    ----------
+    rows
+        all training rows [B, D].
+    kept
+        which of them took part in the fit [B].
+    fitted
+        the model; its number of components and its seed are used again.
+    """
     settings = FitSettings(components=fitted.about["mixture"]["components"], steps=0)
     seed = fitted.about["seed"]
     folds = MANY_FOLDS if len(rows) < FEW_ROWS else FOLDS
@@ -41,7 +51,22 @@ def scores_by_fold(rows: Array, kept: NDArray[np.bool_], fitted: TableModel) -> 
 def scores_of_groups(
     groups: list[tuple[Array, int]], score: Callable[[Array], Array]
 ) -> tuple[Array, Array]:
-    """Scores of some rows of groups that stand for so many each, and how many each row stands for."""
+    """Score some rows of groups that stand for so many each.
+
+    Parameters
+    ----------
+    groups
+        pairs of rows [N, D] and the number of rows that they stand for.
+    score
+        the function that scores rows.
+
+    Returns
+    -------
+    scores : array [M]
+        scores of the rows that were chosen.
+    weights : array [M]
+        how many rows each of them stands for.
+    """
     rng = np.random.default_rng(0)
     scores, weights = [], []
     for rows, stands_for in groups:
@@ -53,17 +78,36 @@ def scores_of_groups(
 
 
 def quantile(scores: Array, weights: Array, share: float) -> float:
-    """The score that a share of the rows, each as often as its weight, lies below."""
+    """Return the score that a share of the rows lies below.
+
+    Parameters
+    ----------
+    scores
+        scores of rows [M].
+    weights
+        how often each counts [M].
+    share
+        the share, between 0 and 1.
+    """
     order = np.argsort(scores)
     below = (np.cumsum(weights[order]) - 0.5 * weights[order]) / weights.sum()
     return float(np.interp(share, below, scores[order]))
 
 
 def threshold(seen: Array, unseen: Array, share: float) -> float:
-    """The threshold of a small table, given its rows' scores by models that saw them and did not.
+    """Choose the threshold of a small table.
 
-    By convention it parts exactly the given share of the training rows. That is kept to unless, there,
-    significantly more of the unseen rows would be outliers.
+    By convention it parts exactly the given share of the training rows. That is kept to unless,
+    there, significantly more of the unseen rows would be outliers.
+
+    Parameters
+    ----------
+    seen
+        scores of the rows by a model that was fitted to them.
+    unseen
+        scores of the same rows by models that were not.
+    share
+        the share of rows to call outliers.
     """
     exact = float(np.quantile(seen, share))
     noise = math.sqrt(share * (1 - share) / len(unseen))

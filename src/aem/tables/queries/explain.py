@@ -1,6 +1,6 @@
 """Why a row is unlikely: which columns, given those before them, and what would have been likely.
 
-The chain rule splits a row's log density into one term a column. How low a term is depends on the
+The chain rule splits a row's log density into one term per column. How low a term is depends on the
 column's unit and on how much of it can be foretold, so a column is judged by its *surprise*: how many
 nats its term lies below what values there have on average, E[log p(X_d | x_<d)] − log p(x_d | x_<d).
 
@@ -37,9 +37,20 @@ GAP = 0.005  # of the probability: less between two intervals does not part them
 
 @dataclass(frozen=True)
 class Explanation:
-    """Of B rows and D columns: terms, surprises, medians [B, D], regions by row and column.
+    """Why B rows are as likely as they are, by their D columns.
 
-    `context` are the rows with odd values replaced: what surprises, medians and regions go by.
+    Parameters
+    ----------
+    scores
+        log densities by column, and the error of each row.
+    surprise
+        how many nats each column's log density lies below the average there [B, D].
+    median
+        the median of what could have stood there [B, D].
+    regions
+        the 90 % highest-density region by row and column: a list of intervals (low, high).
+    context
+        the rows with odd values replaced: what surprises, medians and regions go by [B, D].
     """
 
     scores: ColumnScores
@@ -49,7 +60,13 @@ class Explanation:
     context: Array
 
     def reordered(self, places: Sequence[int]) -> "Explanation":
-        """Return the same with the columns that stand at those places."""
+        """Return the same explanation with its columns in another order.
+
+        Parameters
+        ----------
+        places
+            for each column of the result, the number of the column it is now.
+        """
         return Explanation(
             ColumnScores(self.scores.log_density[:, places], self.scores.error),
             self.surprise[:, places],
@@ -65,11 +82,11 @@ def explain(table: TableModel, x: ArrayLike, report: Report = silent) -> Explana
     Parameters
     ----------
     table
-        the model.
+        the model; its columns must not be mixed, as a symmetry mixes them.
     x
         rows: an array, or a data frame, whose columns are matched by name.
     report
-        told how many rows are done.
+        called as `report(what, done, total)` while the work goes on.
     """
     if table.mixes:
         raise AemError("this model reads its columns mixed: none can be explained by itself")
@@ -228,7 +245,26 @@ def _region(grid: Array, mass: Array, density: Array) -> list[Interval]:
 def as_columns(
     table: TableModel, x: Array, explanation: Explanation, top: int, labels: Sequence[Any]
 ) -> dict[str, list[Any]]:
-    """One line for each of the most surprising columns of each row, the worst first."""
+    """Return a table of the most surprising columns of each row, the worst first.
+
+    Parameters
+    ----------
+    table
+        the model that explained the rows.
+    x
+        the rows [B, D].
+    explanation
+        what `explain` returned for them.
+    top
+        how many columns of each row, at most.
+    labels
+        a label per row, such as its number.
+
+    Returns
+    -------
+    dict of lists
+        the columns of the table, named as in `COLUMNS`: one line per row and explained column.
+    """
     if top < 1:
         raise AemError(f"the number of columns to explain must be positive, not {top}")
     top = min(top, len(table.columns))
@@ -256,7 +292,7 @@ def as_columns(
 
 
 def _interval(low: float, high: float) -> str:
-    """With six digits, and more where those would not tell its ends apart."""
+    """Write an interval with six digits, and more where those would not tell its ends apart."""
     size, width = max(abs(low), abs(high)), high - low
     digits = 6 if width == 0 else min(max(6, 3 + math.ceil(math.log10(size / width))), 17)
     return f"{low:.{digits}g} … {high:.{digits}g}"

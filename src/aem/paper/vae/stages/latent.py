@@ -12,14 +12,30 @@ from aem.paper.vae.networks import ConvolutionalVae
 
 @dataclass(frozen=True)
 class LatentConfig:
-    """What decides the shapes of the parts."""
+    """What decides the shapes of the parts of a latent model.
+
+    Parameters
+    ----------
+    vae
+        sizes of encoder and decoder.
+    prior
+        sizes of the learnt prior; None for the standard normal.
+    """
 
     vae: NetworkConfig
     prior: ModelConfig | None
 
 
 class LatentModel(nn.Module):
-    """A VAE and the prior it is trained with; None is the standard normal."""
+    """A VAE and the prior it is trained with.
+
+    Parameters
+    ----------
+    vae
+        encoder and decoder.
+    prior
+        an AEM of the latents; None for the standard normal.
+    """
 
     def __init__(self, vae: ConvolutionalVae, prior: AEM | None = None) -> None:
         super().__init__()

@@ -32,7 +32,23 @@ def negative_bound(
     beta: Float[Tensor, ""] | float,
     prior_only: bool = False,
 ) -> Float[Tensor, ""]:
-    """The mean over the batch of minus the bound; with `prior_only` a function of the prior alone."""
+    """Return minus the bound, in the mean over the batch.
+
+    Parameters
+    ----------
+    vae
+        encoder and decoder.
+    prior
+        an AEM whose proposal is the prior; None for the standard normal.
+    x
+        binary images.
+    samples
+        K, latents per image; one gives the evidence lower bound.
+    beta
+        weight of the KL divergence.
+    prior_only
+        whether gradients flow into the prior alone.
+    """
     if prior is None and samples == 1:
         return _negative_elbo(vae, x, beta)
     with torch.set_grad_enabled(torch.is_grad_enabled() and not prior_only):

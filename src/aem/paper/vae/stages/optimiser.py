@@ -13,7 +13,17 @@ from aem.paper.vae.config import StageConfig
 def make_optimiser(
     model: torch.nn.Module, config: StageConfig, device: torch.device
 ) -> torch.optim.Optimizer:
-    """Adam with decoupled weight decay; on a GPU with its rate on the device, for graph capture."""
+    """Return Adam with decoupled weight decay; on a GPU its rate is on the device, for graph capture.
+
+    Parameters
+    ----------
+    model
+        whose parameters it moves.
+    config
+        learning rate and weight decay.
+    device
+        where the model is.
+    """
     cuda = device.type == "cuda"
     rate = torch.tensor(config.learning_rate, device=device) if cuda else config.learning_rate
     return torch.optim.AdamW(
@@ -22,7 +32,15 @@ def make_optimiser(
 
 
 def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
-    """Put a learning rate where the optimiser, or a captured graph of it, finds it."""
+    """Put a learning rate where the optimiser, or a captured graph of it, finds it.
+
+    Parameters
+    ----------
+    optimiser
+        what `make_optimiser` returned.
+    rate
+        the learning rate of the next step.
+    """
     for group in optimiser.param_groups:
         if isinstance(group["lr"], Tensor):
             group["lr"].fill_(rate)
@@ -36,7 +54,19 @@ def descend(
     parameters: list[torch.nn.Parameter],
     clip: float,
 ) -> None:
-    """One step down the gradient, which is clipped to a norm (zero: not at all)."""
+    """Take one step down the gradient.
+
+    Parameters
+    ----------
+    loss
+        what is made smaller.
+    optimiser
+        takes the step.
+    parameters
+        those whose gradients are clipped together.
+    clip
+        the largest norm of the gradient; zero for none.
+    """
     optimiser.zero_grad(set_to_none=True)
     loss.backward()
     if clip:
@@ -48,7 +78,17 @@ def descend(
 def update_average(
     averages: list[Tensor], parameters: list[torch.nn.Parameter], keep: Float[Tensor, ""]
 ) -> None:
-    """The averages keep a share `keep` of themselves and take the rest from the weights."""
+    """Move averages of the weights towards the present weights.
+
+    Parameters
+    ----------
+    averages
+        the averages, in the order of the parameters.
+    parameters
+        the present weights.
+    keep
+        the share of themselves that averages keep.
+    """
     torch._foreach_mul_(averages, keep)
     fresh = torch._foreach_mul([p.detach() for p in parameters], 1 - keep)
     torch._foreach_add_(averages, fresh)

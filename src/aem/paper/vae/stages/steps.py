@@ -28,19 +28,53 @@ class StagePhase(NamedTuple):
 
 
 def phase_of(step: int, config: StageConfig) -> StagePhase:
-    """The phase a step belongs to."""
+    """Return the phase that a step belongs to.
+
+    Parameters
+    ----------
+    step
+        number of the step, from zero.
+    config
+        how long the phases are.
+    """
     return StagePhase(step < config.prior_warmup, strength_of(step, config) > 0)
 
 
 def strength_of(step: int, config: StageConfig) -> float:
-    """How much a step deforms its images: as at first for a while, then linearly as at the end."""
+    """Return how much a step deforms its images: as at first for a while, then linearly as at the end.
+
+    Parameters
+    ----------
+    step
+        number of the step, from zero.
+    config
+        the strengths at first and at the end.
+    """
     until = config.augment_until * config.steps
     share = min(max(2 * step / until - 1, 0.0), 1.0)
     return (1 - share) * config.augment + share * config.augment_end
 
 
 class StageStep(EagerStep):
-    """Trains encoder, decoder and prior."""
+    """One training step of encoder, decoder and prior.
+
+    Parameters
+    ----------
+    model
+        what is trained.
+    average
+        averages of its weights.
+    optimiser
+        moves the weights.
+    config
+        how the stage is trained.
+    images
+        grey training images, on the device.
+    augment
+        by how much images are deformed at a strength of one.
+    bfloat16
+        whether products are computed in bfloat16.
+    """
 
     def __init__(
         self,
@@ -74,7 +108,15 @@ class StageStep(EagerStep):
         self.strength.fill_(strength_of(step, config))
 
     def batch(self, indices: Int[Tensor, " B"], *, warped: bool) -> Float[Tensor, "B 1 28 28"]:
-        """The images of a step, binarised afresh."""
+        """Return the images of a step, binarised afresh.
+
+        Parameters
+        ----------
+        indices
+            numbers of the images.
+        warped
+            whether they are deformed.
+        """
         grey = grey_levels(self.images[indices][:, None])
         if warped:
             grey = warp(grey, self.augment, self.strength)

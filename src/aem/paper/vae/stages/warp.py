@@ -23,7 +23,19 @@ def warp(
     strength: Float[Tensor, ""] | float = 1.0,
     generator: torch.Generator | None = None,
 ) -> Float[Tensor, "B 1 28 28"]:
-    """Deform each image in a way of its own, by as much as `config` says times `strength`."""
+    """Deform each image in a way of its own.
+
+    Parameters
+    ----------
+    grey
+        grey levels from 0 to 1.
+    config
+        by how much, at a strength of one.
+    strength
+        what all of that is multiplied by.
+    generator
+        where the random numbers come from; PyTorch's own stream without one.
+    """
     count, _, height, width = grey.shape
 
     def uniform(most: float, *more: int) -> Tensor:
