@@ -180,6 +180,13 @@ class TrainConfig(Settings):
     averaging: float = setting(
         0.999, "Decay of the average of the weights; 0 for none.", at_least=0, below=1
     )
+    levelling: float = setting(
+        0.01,
+        "Weight of a penalty on normalisers of relative energies far below one, which change no "
+        "density but make draws slow; 0 for none.",
+        at_least=0,
+        earlier=0.0,
+    )
     clip: float = setting(5.0, "The largest norm of a gradient; 0 for none.", at_least=0)
     weight_decay: float = setting(0.0, "Decoupled weight decay.", at_least=0)
     validate_every: int = setting(500, "Steps between two validations.", at_least=1)

@@ -73,7 +73,7 @@ def estimates_of_z(shape: Literal["wave", "bell"], stratified: bool, nodes: int 
     """20,000 estimates Ẑ, read off log p̂ = log p̃(x) − log Ẑ."""
     conditionals = known(shape, 20_000)
     x = torch.zeros(20_000, dtype=torch.float64)
-    log_p, log_q = log_prob_estimate(
+    log_p, log_q, _ = log_prob_estimate(
         conditionals, x, nodes=nodes, estimator="importance", stratified=stratified
     )
     return (conditionals.log_weight(x[:, None])[:, 0] + log_q - log_p).exp()
@@ -97,7 +97,7 @@ def test_many_nodes_give_the_density(
 ) -> None:
     x = torch.linspace(-2, 2, 9, dtype=torch.float64)
     conditionals = known(shape, len(x))
-    log_p, log_q = log_prob_estimate(
+    log_p, log_q, _ = log_prob_estimate(
         conditionals, x, nodes=20_000, estimator=estimator, stratified=stratified
     )
     torch.testing.assert_close(log_q, conditionals.proposal.log_prob(x[:, None])[:, 0])
@@ -135,7 +135,7 @@ def mean_score(
         y = torch.cat((x[:, None], conditionals.proposal.transport(u)), -1)
         log_p = conditionals.log_weight(y).log_softmax(-1)[:, 0]
     else:
-        log_p, _ = log_prob_estimate(
+        log_p, _, _ = log_prob_estimate(
             conditionals, x, nodes=nodes, estimator=method, stratified=stratified
         )
     (score,) = torch.autograd.grad(log_p.sum(), theta)
@@ -169,7 +169,7 @@ def test_ranking_bounds_what_a_row_can_gain(nodes: int, stratified: bool) -> Non
         c.proposal, c.projected, c.frequencies, Spike(1, 1, hidden=1, blocks=0), c.form
     )
     x = torch.full((4,), 9.0, dtype=torch.float64)
-    log_p, log_q = log_prob_estimate(c, x, nodes=nodes, stratified=stratified)
+    log_p, log_q, _ = log_prob_estimate(c, x, nodes=nodes, stratified=stratified)
     most = math.log(nodes if stratified else nodes + 1)
     gain = log_p - log_q
     assert (gain <= most + 1e-12).all()

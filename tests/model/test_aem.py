@@ -238,7 +238,7 @@ def test_a_constant_energy_leaves_the_proposal(
     nn.init.zeros_(aem.energy.final.weight)
     aem = aem.double().eval()
     x = rows(10, 3)
-    log_p, log_q = log_prob_estimate(aem.conditionals(x), x, nodes=4, estimator=estimator)
+    log_p, log_q, _ = log_prob_estimate(aem.conditionals(x), x, nodes=4, estimator=estimator)
     torch.testing.assert_close(log_p, log_q, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(aem().log_prob(x), log_q.sum(-1), rtol=1e-10, atol=1e-10)
 

@@ -70,13 +70,14 @@ STAGE = StageConfig(
     device="cpu",
 )  # fmt: skip
 NETWORK = NetworkConfig(latents=3, channels=2)
+EARLIER = replace(SHORT, levelling=0.0)  # which version 0.1 did not have
 PLANE_RUN = ExperimentConfig(
-    TaskConfig(name="spirals", train_rows=200, validation_rows=40, test_rows=20), TINY, SHORT
+    TaskConfig(name="spirals", train_rows=200, validation_rows=40, test_rows=20), TINY, EARLIER
 )
 TABLE_RUN = TableConfig(
     task=TableTask("gas-10k", train_rows=200, validation_rows=40, test_rows=20),
     model=TINY,
-    train=SHORT,
+    train=EARLIER,
 )
 
 

@@ -106,9 +106,9 @@ def test_dropout_is_on_in_steps_and_off_in_validation(monkeypatch: pytest.Monkey
         modes["step"] |= {m.training for m in model.modules()}
         return objective(model, *args, **kw)
 
-    def watch_validation(model: AEM, *args: Any) -> tuple[float, float]:
+    def watch_validation(model: AEM, *args: Any, **kw: Any) -> tuple[float, float]:
         modes["validation"] |= {m.training for m in model.modules()}
-        return scores(model, *args)
+        return scores(model, *args, **kw)
 
     monkeypatch.setattr(step, "objective", watch_step)
     monkeypatch.setattr(loop, "validation_scores", watch_validation)
@@ -227,7 +227,7 @@ def test_early_stopping_restores_the_best_weights(monkeypatch: pytest.MonkeyPatc
     scores: Iterator[float] = iter([-3.0, -2.0, -2.5, -2.1, -2.0, -1.0, -1.0])
     averages: list[dict[str, Tensor]] = []
 
-    def scripted(model: AEM, *_: object) -> tuple[float, float]:
+    def scripted(model: AEM, *_: object, **__: object) -> tuple[float, float]:
         averages.append({k: v.clone() for k, v in model.state_dict().items()})
         return next(scores), 0.0
 

@@ -89,6 +89,7 @@ def setting(
     at_most: float | None = None,
     below: float | None = None,
     choices: Collection[str] = (),
+    earlier: Any = dataclasses.MISSING,
 ) -> Any:
     """Return a field of a settings dataclass, with all that is to be known of it.
 
@@ -102,10 +103,13 @@ def setting(
         the range of a number, or of each number of a tuple.
     choices
         the names it may be, where a `Literal` cannot list them.
+    earlier
+        what files have that are older than the setting, where that is not its default.
     """
     limits = (at_least, above, at_most, below)
     allowed = None if limits == (None,) * 4 else Range(*limits)
-    metadata = {"help": help, "range": allowed, "choices": choices}
+    earlier = default if earlier is dataclasses.MISSING else earlier
+    metadata = {"help": help, "range": allowed, "choices": choices, "earlier": earlier}
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -236,7 +240,7 @@ def to_mapping(config: Any) -> dict[str, Any]:
 def completed(config: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of the kind of `config` as a file holds them, to compare them with its own.
 
-    What the file does not mention was no setting when it was written: it has its default.
+    What the file does not mention was no setting when it was written: it is what it was then.
 
     Parameters
     ----------
@@ -251,7 +255,7 @@ def completed(config: Any, values: Mapping[str, Any]) -> dict[str, Any]:
         if dataclasses.is_dataclass(inner) and isinstance(value, Mapping):
             kept[field.name] = completed(inner, value)
         elif field.name not in kept and field.default is not dataclasses.MISSING:
-            kept[field.name] = field.default
+            kept[field.name] = field.metadata.get("earlier", field.default)
     return kept
 
 

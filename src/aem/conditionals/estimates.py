@@ -35,7 +35,7 @@ def log_prob_estimate(
     nodes: int,
     estimator: Estimator = "ranking",
     stratified: bool = True,
-) -> tuple[Float[Tensor, "*B"], Float[Tensor, "*B"]]:
+) -> tuple[Float[Tensor, "*B"], Float[Tensor, "*B"], Float[Tensor, "*B"]]:
     """Estimate the log density of data under each conditional, for training.
 
     Parameters
@@ -57,6 +57,8 @@ def log_prob_estimate(
         the estimate of log p; no gradient from it reaches the proposal.
     log_q : tensor [*B]
         log density of the proposal, differentiable.
+    log_z : tensor [*B]
+        the estimate of log Z, from all nodes there are.
     """
     proposal = conditionals.proposal
     if estimator == "ranking" and stratified:
@@ -76,13 +78,13 @@ def log_prob_estimate(
         from aem.nn.kernels.ranking import FusedRanking
 
         f = conditionals.network(points).flatten(0, -2)
-        rank = applied(FusedRanking, f, own.flatten(), DEPTH)
-        return rank.view(x.shape) + log_q.detach(), log_q
+        rank, log_z = applied(FusedRanking, f, own.flatten(), DEPTH)
+        return rank.view(x.shape) + log_q.detach(), log_q, log_z.view(x.shape)
     log_w = conditionals.log_weight(points)
     log_w_data = log_w.gather(-1, own[..., None])[..., 0]
     log_w_nodes = log_w if estimator == "ranking" else log_w[..., 1:]
     log_z = log_w_nodes.logsumexp(-1) - math.log(log_w_nodes.shape[-1])
-    return log_w_data + log_q.detach() - log_z, log_q
+    return log_w_data + log_q.detach() - log_z, log_q, log_z
 
 
 def log_z_estimate(conditionals: Conditionals, *, nodes: int) -> Float[Tensor, "*B"]:

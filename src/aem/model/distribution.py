@@ -135,7 +135,7 @@ class AEMDistribution(Distribution):
         model = self.model
         z = model.standardise(rows)
         conditionals = model.conditionals(z, model.standardise_context(context))
-        log_p, log_q = log_prob_estimate(conditionals, z, nodes=nodes, estimator="importance")
+        log_p, log_q, _ = log_prob_estimate(conditionals, z, nodes=nodes, estimator="importance")
         log_slope = model.standardisation.log_slope
         return log_p + log_slope, log_q + log_slope
 

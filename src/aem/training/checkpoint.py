@@ -10,7 +10,7 @@ from torch import Tensor
 
 from aem.base.files import header, read_tensors, write_tensors
 from aem.base.provenance import device_name
-from aem.base.settings import completed, from_mapping, to_mapping
+from aem.base.settings import completed, from_mapping, refuse_other, to_mapping
 from aem.errors import AemError
 
 # Settings that may change between a run and its continuation without changing the result.
@@ -125,13 +125,7 @@ def load_checkpoint(
     # Read as settings, so that those which came or went since have their defaults.
     if from_mapping(type(model.config), metadata["config"]) != model.config:
         raise AemError(f"{path} belongs to a model of other settings; choose another folder")
-    trained = completed(config, metadata["train"])
-    for key, value in settings(config).items():
-        if trained[key] != value:
-            raise AemError(
-                f"{path} was made with {key} = {trained[key]}, "
-                f"this run asks for {value}; choose another folder or the same settings"
-            )
+    refuse_other(path, completed(config, metadata["train"]), settings(config))
 
     def group(prefix: str) -> dict[str, Tensor]:
         start = f"{prefix}."

@@ -12,10 +12,32 @@ from aem.extras import installed
 
 
 class Reporter:
-    """A live bar on a terminal, one line a validation elsewhere; both go to standard error."""
+    """A live bar on a terminal, one line per validation elsewhere; both go to standard error.
 
-    def __init__(self, steps: int, *, quiet: bool = False, tensorboard: Path | None = None) -> None:
-        self.steps = steps
+    Parameters
+    ----------
+    steps
+        how many the run has at most.
+    quiet
+        whether to show nothing.
+    tensorboard
+        a folder for TensorBoard, where that is installed.
+    stage
+        what the run is called.
+    beside
+        what the second number of a validation is called.
+    """
+
+    def __init__(
+        self,
+        steps: int,
+        *,
+        quiet: bool = False,
+        tensorboard: Path | None = None,
+        stage: str = "training",
+        beside: str = "proposal",
+    ) -> None:
+        self.steps, self.stage, self.beside = steps, stage, beside
         self.console = Console(stderr=True)
         self.quiet = quiet
         self.live = self.console.is_terminal and not quiet
@@ -23,11 +45,14 @@ class Reporter:
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("loss {task.fields[loss]}  validation {task.fields[validation]}"),
+            TextColumn(
+                "loss {task.fields[loss]}  validation {task.fields[validation]}"
+                "  best {task.fields[best]}"
+            ),
             TimeRemainingColumn(),
             console=self.console,
         )
-        self.task = self.bar.add_task("training", total=steps, loss="…", validation="…")
+        self.task = self.bar.add_task(stage, total=steps, loss="…", validation="…", best="…")
         self.writer = None
         if tensorboard is not None and installed("tensorboard"):
             from torch.utils.tensorboard import SummaryWriter
@@ -56,16 +81,31 @@ class Reporter:
         if self.writer is not None:
             self.writer.add_scalar("loss/train", loss, step)
 
-    def validation(self, step: int, score: float, proposal: float, seconds: float) -> None:
-        """A validation is done: mean log p and log q of the averaged model."""
-        self.bar.update(self.task, validation=f"{score:.4f}")
+    def validation(
+        self, step: int, score: float, beside: float, best: float, seconds: float
+    ) -> None:
+        """A validation is done.
+
+        Parameters
+        ----------
+        step
+            after how many steps.
+        score, beside
+            what the averaged model is worth, and what is shown with it.
+        best
+            the best score so far.
+        seconds
+            since the run began.
+        """
+        self.bar.update(self.task, validation=f"{score:.4f}", best=f"{best:.4f}")
         if self.writer is not None:
-            self.writer.add_scalar("log_prob/validation", score, step)
-            self.writer.add_scalar("log_prob/validation_proposal", proposal, step)
+            self.writer.add_scalar("validation/score", score, step)
+            self.writer.add_scalar(f"validation/{self.beside}", beside, step)
         if not self.live and not self.quiet:
             left = seconds / max(step, 1) * (self.steps - step)
             print(
-                f"step {step}/{self.steps}  validation {score:.4f}  proposal {proposal:.4f}"
+                f"{self.stage}: step {step}/{self.steps}  validation {score:.4f}"
+                f"  {self.beside} {beside:.4f}  best {best:.4f}"
                 f"  {seconds:.0f} s, about {left:.0f} s left",
                 file=sys.stderr,
                 flush=True,

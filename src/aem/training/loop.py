@@ -1,6 +1,7 @@
 """Fitting a model: rows in, the best averaged weights out."""
 
 import copy
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,7 @@ from aem.training.compiled import compiled
 from aem.training.display import Reporter
 from aem.training.objective import DensityStep
 from aem.training.optimizer import Descent
-from aem.training.run import TrainingRun, Validation
+from aem.training.run import TrainingRun, Validation, never
 from aem.training.steps import captured_on_gpu
 
 VALIDATION_NODES = 100
@@ -38,8 +39,22 @@ def validation_scores(
     model: AEM,
     z: Float[Tensor, "N D"],
     context: Float[Tensor, "N Q"] | None,
+    *,
+    energies: bool = True,
 ) -> tuple[float, float]:
-    """Mean log p and log q, in the units of the data; the same random nodes every time."""
+    """Mean log p and log q of rows, in the units of the data; the same random nodes every time.
+
+    Parameters
+    ----------
+    model
+        the model, in evaluation mode.
+    z
+        standardised rows, on the model's device.
+    context
+        their standardised context, or none.
+    energies
+        whether energies are evaluated; without them p is taken to be q, which costs a fraction.
+    """
     size = VALIDATED_TOGETHER[z.device.type]
 
     def score(block: int) -> tuple[float, float]:
@@ -47,9 +62,10 @@ def validation_scores(
         rows = z[here]
         with drawing_from(block, z.device):
             conditionals = model.conditionals(rows, None if context is None else context[here])
-            q = conditionals.proposal.log_prob(rows[..., None])[..., 0]
-            w = conditionals.log_weight(rows[..., None])[..., 0]
-            p = q + w - log_z_estimate(conditionals, nodes=VALIDATION_NODES)
+            q = p = conditionals.proposal.log_prob(rows[..., None])[..., 0]
+            if energies:
+                w = conditionals.log_weight(rows[..., None])[..., 0]
+                p = q + w - log_z_estimate(conditionals, nodes=VALIDATION_NODES)
         return float(p.sum(dtype=torch.float64)), float(q.sum(dtype=torch.float64))
 
     sums = zip(*spread(score, range(-(-len(z) // size)), device=z.device.type), strict=True)
@@ -70,12 +86,16 @@ def fit(
     log_volume: float = 0.0,
     folder: str | Path | None = None,
     quiet: bool = False,
+    stage: str = "training",
+    hopeless: Callable[[TrainingState], bool] = never,
 ) -> TrainingState:
     """Fit a model in place and leave the best averaged weights in it.
 
-    The weights kept are those with the highest validation log density. With a folder the run writes
-    checkpoints there and, started again with the same settings, goes on where it stopped; on a CPU
-    it then ends with the same bits as a run that never stopped.
+    The weights kept are those with the highest validation log density, also where the run is
+    interrupted. Where all steps are warm-up the proposal is trained alone, and no energy is evaluated.
+
+    With a folder the run writes checkpoints there and, started again with the same settings, goes on
+    where it stopped; on a CPU it then ends with the same bits as a run that never stopped.
 
     Parameters
     ----------
@@ -98,6 +118,10 @@ def fit(
         where checkpoints and TensorBoard's files go; none are written without one.
     quiet
         whether to show no progress.
+    stage
+        what the progress is called.
+    hopeless
+        asked after every validation whether to end there.
 
     Returns
     -------
@@ -116,6 +140,8 @@ def fit(
     held_out_context = _prepare_context(model, validation_context, len(held_out), device)
 
     average = copy.deepcopy(model).eval().requires_grad_(False)
+    # Where no step trains the energies, there is nothing of theirs to validate.
+    energies = config.warmup < config.steps or config.warmup_linear
     bfloat16 = use_bfloat16(config.precision, device)
     descent = Descent(model, average, config, half=bfloat16)
     checkpoint = None if folder is None else folder / "checkpoint.safetensors"
@@ -128,6 +154,7 @@ def fit(
             config.steps,
             quiet=quiet,
             tensorboard=None if folder is None else folder / "tensorboard",
+            stage=stage,
         ) as reporter,
     ):
         torch.manual_seed(config.seed)
@@ -137,7 +164,7 @@ def fit(
         step = DensityStep(model, descent, config, rows, row_context, bfloat16=bfloat16)
 
         def validate() -> Validation:
-            own = validation_scores(average, held_out, held_out_context)
+            own = validation_scores(average, held_out, held_out_context, energies=energies)
             score, proposal = (value + log_volume for value in own)
             names = "validation_log_prob", "validation_proposal_log_prob"
             return Validation(score, proposal, dict(zip(names, (score, proposal), strict=True)))
@@ -154,13 +181,16 @@ def fit(
             checkpoint,
             f"try a smaller learning rate than {config.learning_rate}, more warm-up than "
             f"{config.warmup} steps, or estimator 'ranking'",
+            hopeless,
         )
+        otherwise = copy.deepcopy(model.state_dict())
         try:
             run.go_on(progress)
+            otherwise = average.state_dict()
         finally:
             descent.release()
-    model.load_state_dict(progress.best_weights or average.state_dict())
-    model.eval()
+            model.load_state_dict(progress.best_weights or otherwise)
+            model.eval()
     return progress
 
 

@@ -15,6 +15,8 @@ from aem.training.schedule import averaging_decay, cosine
 from aem.training.shards import differentiate
 from aem.training.steps import EagerStep
 
+LOW = -3.0  # log Z of a conditional below which `levelling` lifts it
+
 
 class Phase(Enum):
     """What a step trains."""
@@ -36,11 +38,15 @@ def objective(
 
     In the rising phase log p̂ counts with its `share`. A proposal without parameters has
     nothing to warm up.
+
+    A number added to all energies of a conditional changes no density, so nothing else keeps a
+    relative energy from drifting until its normaliser is tiny: sums would cancel and draws be
+    rejected. A penalty on log Ẑ below `LOW` lifts it; above, there is none.
     """
     conditionals = model.conditionals(z, context)
     if phase is Phase.PROPOSAL and model.head.size:
         return conditionals.proposal.log_prob(z[..., None]).sum() / -len(z)
-    log_p, log_q = log_prob_estimate(
+    log_p, log_q, log_z = log_prob_estimate(
         conditionals,
         z,
         nodes=config.nodes,
@@ -50,7 +56,10 @@ def objective(
     if phase is Phase.RISING:
         assert share is not None
         log_p = share * log_p
-    return (log_p + log_q).sum() / -len(z)
+    loss = (log_p + log_q).sum() / -len(z)
+    if config.levelling and conditionals.form == "relative":
+        loss = loss + config.levelling * (LOW - log_z).relu().square().sum() / len(z)
+    return loss
 
 
 class DensityStep(EagerStep):

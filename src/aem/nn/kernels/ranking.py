@@ -1,8 +1,7 @@
-"""How the data ranks among its nodes: log w(x) − log mean w, from the energy network's numbers.
+"""How the data ranks among its nodes, log w(x) − log mean w, and log mean w itself, from f.
 
 The softplus, its floor and the normalisation of `aem.conditionals.batch` and
-`aem.conditionals.estimates` in one pass
-over the nodes each way.
+`aem.conditionals.estimates` in one pass over the nodes each way.
 """
 
 import math
@@ -34,7 +33,8 @@ def _log_weights(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _ranking_forward(  # type: ignore[no-untyped-def]
-    f_ptr, own_ptr, out_ptr, C, S, depth, log_nodes, ROWS: tl.constexpr, NODES: tl.constexpr
+    f_ptr, own_ptr, out_ptr, log_z_ptr, C, S, depth, log_nodes,
+    ROWS: tl.constexpr, NODES: tl.constexpr,
 ):  # fmt: skip
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     log_w, _, chosen, _ = _log_weights(f_ptr, own_ptr, rows, C, S, depth, NODES)
@@ -42,11 +42,13 @@ def _ranking_forward(  # type: ignore[no-untyped-def]
     total = top + tl.log(tl.maximum(tl.sum(tl.exp(log_w - top[:, None]), 1), 1e-30))
     data = tl.sum(tl.where(chosen, log_w, 0.0), 1)
     tl.store(out_ptr + rows, data - total + log_nodes, mask=rows < C)
+    tl.store(log_z_ptr + rows, total - log_nodes, mask=rows < C)
 
 
 @triton.jit
 def _ranking_backward(  # type: ignore[no-untyped-def]
-    grad_ptr, f_ptr, own_ptr, out_ptr, C, S, depth, ROWS: tl.constexpr, NODES: tl.constexpr
+    grad_ptr, by_log_z_ptr, f_ptr, own_ptr, out_ptr, C, S, depth,
+    ROWS: tl.constexpr, NODES: tl.constexpr,
 ):  # fmt: skip
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     log_w, by_f, chosen, known = _log_weights(f_ptr, own_ptr, rows, C, S, depth, NODES)
@@ -54,27 +56,29 @@ def _ranking_backward(  # type: ignore[no-untyped-def]
     w = tl.exp(log_w - top[:, None])
     share = w / tl.maximum(tl.sum(w, 1), 1e-30)[:, None]
     grad = tl.load(grad_ptr + rows, mask=rows < C, other=0.0)
-    out = grad[:, None] * (chosen.to(tl.float32) - share) * by_f
+    by_log_z = tl.load(by_log_z_ptr + rows, mask=rows < C, other=0.0)
+    out = (grad[:, None] * (chosen.to(tl.float32) - share) + by_log_z[:, None] * share) * by_f
     there = rows[:, None] * S + tl.arange(0, NODES)[None, :]
     tl.store(out_ptr + there, out, mask=known)
 
 
 class FusedRanking(torch.autograd.Function):
-    """f [C, S] and the data's place [C] → log w(data) − log mean w [C]."""
+    """f [C, S] and the data's place [C] → log w(data) − log mean w, and log mean w, both [C]."""
 
     @staticmethod
-    def forward(ctx: Any, f: Tensor, own: Tensor, depth: float) -> Tensor:
+    def forward(ctx: Any, f: Tensor, own: Tensor, depth: float) -> tuple[Tensor, Tensor]:
         """One pass."""
         f = f.contiguous()
         out = torch.empty_like(own, dtype=torch.float32)
+        log_z = torch.empty_like(out)
         (count, nodes), rows = f.shape, _rows(f)
         _ranking_forward[(triton.cdiv(count, rows),)](
-            f, own, out, count, nodes, depth, math.log(nodes),
+            f, own, out, log_z, count, nodes, depth, math.log(nodes),
             ROWS=rows, NODES=triton.next_power_of_2(nodes), num_warps=4,
         )  # fmt: skip
         ctx.save_for_backward(f, own)
         ctx.depth = depth
-        return out
+        return out, log_z
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
@@ -83,7 +87,7 @@ class FusedRanking(torch.autograd.Function):
         (count, nodes), rows = f.shape, _rows(f)
         out = torch.empty_like(f)
         _ranking_backward[(triton.cdiv(count, rows),)](
-            grads[0].contiguous(), f, own, out, count, nodes, ctx.depth,
+            *(grad.contiguous() for grad in grads), f, own, out, count, nodes, ctx.depth,
             ROWS=rows, NODES=triton.next_power_of_2(nodes), num_warps=4,
         )  # fmt: skip
         return out, None, None

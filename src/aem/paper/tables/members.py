@@ -12,7 +12,7 @@ import torch
 from aem.base.devices import choose_device
 from aem.base.files import make_folder, part_of_file, read_tensors, write_json
 from aem.base.provenance import device_name
-from aem.base.settings import from_mapping, refuse_other, to_mapping
+from aem.base.settings import completed, from_mapping, refuse_other, to_mapping
 from aem.config import TrainConfig
 from aem.data.splits import TableSplits
 from aem.errors import AemError
@@ -178,8 +178,9 @@ def _settle(path: Path, identity: dict[str, Any], *, evaluate_only: bool) -> Non
 def _refuse_other(path: Path, found: Any, wanted: dict[str, Any]) -> None:
     if not isinstance(found, dict):
         raise AemError(f"{path} does not say what it was trained on; choose another folder")
-    # Settings that came after the file had their defaults.
-    refuse_other(path, {**_identity(TableConfig(), ()), **found}, wanted)
+    # Settings that came after the file were then what they are without being mentioned.
+    earlier = {f"train.{k}": v for k, v in completed(TrainConfig(), {}).items()}
+    refuse_other(path, {**_identity(TableConfig(), ()), **earlier, **found}, wanted)
 
 
 def _nothing_trained(folder: Path | None) -> AemError:

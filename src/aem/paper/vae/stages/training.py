@@ -1,7 +1,6 @@
 """Training of encoder and decoder: binary images in, the best averaged weights out."""
 
 import copy
-import sys
 from pathlib import Path
 
 import torch
@@ -28,22 +27,6 @@ from aem.vae.priors import log_prior
 
 VALIDATION_SAMPLES = 8
 VALIDATION_SEED = 1  # of the validation images' binarisation
-
-
-class StageReporter(Reporter):
-    """The same bar and lines, in the words of a bound."""
-
-    def validation(self, step: int, score: float, proposal: float, seconds: float) -> None:
-        """A validation is done: the objective and the evidence lower bound of the averaged model."""
-        self.bar.update(self.task, validation=f"{score:.3f}")
-        if self.writer is not None:
-            self.writer.add_scalar("bound/validation", score, step)
-            self.writer.add_scalar("elbo/validation", proposal, step)
-        if not self.live and not self.quiet:
-            left = seconds / max(step, 1) * (self.steps - step)
-            line = f"step {step}/{self.steps}  validation {score:.3f}  ELBO {proposal:.3f}"
-            line += f"  {seconds:.0f} s, about {left:.0f} s left"
-            print(line, file=sys.stderr, flush=True)
 
 
 @torch.no_grad()
@@ -93,10 +76,11 @@ def train_stage(
         seeded(config.seed, device),
         cudnn("benchmark", True),  # all steps have the same shapes, so trying algorithms pays
         compiled((vae.encoder.blocks, vae.decoder.blocks), enabled=config.compiled),
-        StageReporter(
+        Reporter(
             config.steps,
             quiet=quiet,
             tensorboard=None if folder is None else folder / "tensorboard",
+            beside="ELBO",
         ) as reporter,
     ):
         progress = TrainingState(step=config.start)
