@@ -329,7 +329,7 @@ def run(plan: Plan, before: Path | None, out: Path, preset: str) -> list[Measure
     }
     measurements: list[Measurement] = []
     with tempfile.TemporaryDirectory() as folder:
-        model = Path(folder) / "model.safetensors"
+        model = Path(folder) / "model.aem"
         make_model(sources["after"], model)
         for workload in plan.workloads:
             workers = [

@@ -175,11 +175,11 @@ def test_columns_far_from_zero(steps: int, tmp_path: Any) -> None:
     assert 0 < lines["likely_high"][place] - lines["likely_low"][place] < 5
     low, high = map(float, lines["likely"][place].split(" … "))
     assert high - low > 0.5
-    fitted.save(tmp_path / "far.model")
-    again = TableModel.load(tmp_path / "far.model").score(far[:50]).total
+    fitted.save(tmp_path / "far.aem")
+    again = TableModel.load(tmp_path / "far.aem").score(far[:50]).total
     np.testing.assert_array_equal(again, scores)
     with pytest.raises(AemError, match=r"load it with aem\.TableModel"):
-        load_model(tmp_path / "far.model")
+        load_model(tmp_path / "far.aem")
 
 
 def test_frames_of_either_kind(wine: pd.DataFrame, density: AEMDensity) -> None:
@@ -262,8 +262,8 @@ def test_numbers_of_numpy_are_numbers(tmp_path: Any, wine: pd.DataFrame) -> None
     given: dict[str, Any] = {"components": np.int64(2), "dropout": np.float32(0.5)}
     count: Any = np.int64(3)
     estimator = AEMDensity(steps=0, **given)
-    estimator.fit(wine).save(tmp_path / "wine.model")
-    assert TableModel.load(tmp_path / "wine.model").about["mixture"]["components"] == 2
+    estimator.fit(wine).save(tmp_path / "wine.aem")
+    assert TableModel.load(tmp_path / "wine.aem").about["mixture"]["components"] == 2
     assert len(estimator.sample(count)) == 3
 
 
@@ -441,9 +441,9 @@ def test_likely_regions_hold_what_they_say(wine: pd.DataFrame, density: AEMDensi
 def test_reloaded_and_pickled_models_agree_to_the_last_digit(
     tmp_path: Any, wine: pd.DataFrame, density: AEMDensity
 ) -> None:
-    density.save(tmp_path / "wine.model")
+    density.save(tmp_path / "wine.aem")
     expected = density.score_samples(wine)
-    table = TableModel.load(tmp_path / "wine.model")
+    table = TableModel.load(tmp_path / "wine.aem")
     np.testing.assert_array_equal(table.score(wine.to_numpy()).total, expected)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(density)).score_samples(wine), expected)
     np.testing.assert_array_equal(density.sample(9, random_state=0), table.sample(9, 0))

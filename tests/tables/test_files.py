@@ -133,7 +133,7 @@ def test_nothing_a_detector_needs_is_in_its_remarks(tmp_path: Path) -> None:
 
 
 def test_nothing_a_prior_needs_is_in_its_remarks(tmp_path: Path) -> None:
-    path = tmp_path / "prior.safetensors"
+    path = tmp_path / "prior.aem"
     write_prior(path)
     rewritten(path, lambda metadata: metadata.update(about={}))
     latents = torch.randn(7, 2)

@@ -18,7 +18,7 @@ def benches() -> list[dict[str, Any]]:
 
 
 def by_device(table: Callable[[dict[str, Any]], str]) -> str:
-    """A table a device, under its name."""
+    """One table for each device, under its name."""
     parts = [(run["device"], table(run)) for run in benches()]
     return "\n".join(f"**{device}**\n\n{text}" for device, text in parts if text) or f"{NO_BENCH}\n"
 
@@ -34,7 +34,7 @@ def measured(run: dict[str, Any], part: str) -> dict[str, dict[str, dict[str, An
 
 
 def step_table(run: dict[str, Any]) -> str:
-    """Milliseconds a training step; for ours, also how many times as fast as the textbook's."""
+    """Milliseconds per training step; for ours, also how many times as fast as the textbook's."""
     rows = []
     for shape, by in measured(run, "step").items():
         ours, theirs = by.get("ours", {}), by.get("textbook", {})
@@ -51,7 +51,7 @@ def step_table(run: dict[str, Any]) -> str:
             ]
         )
     header = ["ms per step", "textbook", "ours", "ours Fourier", "torch.compile"]
-    header += ["peak MiB", "of ceiling"]
+    header += ["peak MiB", "share of ceiling"]
     return markdown(header, rows)
 
 
@@ -89,7 +89,7 @@ def scaling_table(run: dict[str, Any]) -> str:
 
 
 def runs_table() -> str:
-    """Where the numbers come from."""
+    """The device, commit and command of each run."""
     rows = [
         [
             run["device"],
@@ -154,7 +154,7 @@ def precision_table() -> str:
 
 
 def busy_table() -> str:
-    """The default number of threads beside one, with busy neighbours; an older checkout first."""
+    """The default number of threads and one thread, beside busy processes."""
     record = result("bench/contention")
     if record is None:
         return "Not measured yet: `python -m benchmarks.speed.contention`.\n"
@@ -163,7 +163,7 @@ def busy_table() -> str:
     }
     ratios = {(c["workload"], c["neighbours"], c["tree"]): c for c in record["comparisons"]}
     trees = [t for t in ("before", "after") if any(m["tree"] == t for m in record["measurements"])]
-    header = ["what", "busy neighbours"]
+    header = ["what", "busy processes"]
     for tree in trees:
         earlier = ", before" if tree == "before" else ""
         header += [f"{name}{earlier}" for name in ("one thread", "default", "default / one")]
@@ -202,7 +202,7 @@ def busy_ratio(comparison: dict[str, Any] | None) -> str:
 
 
 def busy_target(comparison: dict[str, Any] | None) -> str:
-    """What the ratio should be, and whether it is."""
+    """Return the target of a ratio, and whether it was met."""
     if comparison is None or comparison["target"] is None:
         return "—"
     verdict = {True: ", met", False: ", missed", None: ""}[comparison["met"]]

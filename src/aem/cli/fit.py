@@ -23,11 +23,11 @@ from aem.tables.model import TableModel
 EPILOG = """
 Examples:
 
-  aem fit wine.csv --out wine.model
+  aem fit wine.csv --out wine.aem
 
-  aem fit sensors.parquet --drop id --drop label --out sensors.model
+  aem fit sensors.parquet --drop id --drop label --out sensors.aem
 
-  zcat big.csv.gz | aem fit - --out big.model --json
+  zcat big.csv.gz | aem fit - --out big.aem --json
 """
 
 

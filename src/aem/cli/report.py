@@ -18,11 +18,11 @@ KINDS = (".html", ".htm")
 EPILOG = """
 Examples:
 
-  aem report wine.model wine.csv --out report.html
+  aem report wine.aem wine.csv --out report.html
 
-  aem report sensors.model today.parquet --rows 5000 --out today.html
+  aem report sensors.aem today.parquet --rows 5000 --out today.html
 
-  cat new.csv | aem report wine.model - --out - > report.html
+  cat new.csv | aem report wine.aem - --out - > report.html
 """
 
 

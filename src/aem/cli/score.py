@@ -18,11 +18,11 @@ from aem.tables.queries.explain import as_columns, explain
 EPILOG = """
 Examples:
 
-  aem score wine.model wine.csv > scores.csv
+  aem score wine.aem wine.csv > scores.csv
 
-  aem score wine.model new.parquet --explain --out why.parquet
+  aem score wine.aem new.parquet --explain --out why.parquet
 
-  cat new.csv | aem score wine.model - --json
+  cat new.csv | aem score wine.aem - --json
 """
 
 

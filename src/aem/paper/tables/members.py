@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from aem.base.devices import choose_device
-from aem.base.files import make_folder, read_tensors, write_json
+from aem.base.files import make_folder, model_of_run, read_tensors, write_json
 from aem.base.provenance import device_name
 from aem.base.settings import from_mapping, to_mapping
 from aem.config import TrainConfig
@@ -49,7 +49,7 @@ def train_member(
     train = replace(config.train, seed=config.train.seed + place)
     identity = _identity(replace(config, train=train), order)
     device = choose_device(train.device)
-    file = None if folder is None else folder / "model.safetensors"
+    file = None if folder is None else model_of_run(folder)
     if file is not None and file.exists():
         kept = load_single(file, device)
         _refuse_other(file, kept.about.get("run"), identity)

@@ -18,7 +18,7 @@ class FitSettings(Settings):
         "Training steps of the proposal, and again of the energies; 0 keeps the mixture alone.",
         at_least=0,
     )
-    batch_size: int | None = setting(None, "MixtureRows per training step.", at_least=1)
+    batch_size: int | None = setting(None, "Rows per training step.", at_least=1)
     learning_rate: float | None = setting(
         None, "The highest learning rate; the energies learn at a tenth of it.", above=0
     )
