@@ -220,6 +220,19 @@ def paper_on_bsds300() -> str:
     return markdown([*header, "test, quadrature"], rows)
 
 
+def overfitting() -> str:
+    """Scores of the paper's settings on training rows and on three kinds of other rows."""
+    record = result("experiments/bsds300-by-heart")
+    if record is None:
+        return ""
+    parts = list(record["proposal"])
+    rows = [
+        [name, *(f"{record[key][part]:.2f}" for part in parts)]
+        for name, key in (("proposal of `paper`", "proposal"), ("Gaussian", "gaussian"))
+    ]
+    return markdown(["model", *(part.replace("_", " ") for part in parts)], rows)
+
+
 def trials(name: str) -> str:
     """The settings in which trials differ, and the validation score of each."""
     record = result(f"experiments/{name}")
@@ -272,6 +285,7 @@ TABLES = {
     "full_tables": full_tables,
     "beside_published": beside_published,
     "models_of_maf": models_of_maf,
+    "overfitting_bsds300": overfitting,
     "paper_on_bsds300": paper_on_bsds300,
     "trials_bsds300": lambda: trials("bsds300"),
     "trials_bsds300_averaging": lambda: trials("bsds300-averaging"),
