@@ -228,9 +228,9 @@ def test_bad_frames(change: Any, said: str, wine: pd.DataFrame, density: AEMDens
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("components", 0, "components must be positive, not 0"),
-        ("hidden", -3, "hidden must be positive, not -3"),
-        ("steps", -1, "steps must not be negative, not -1"),
+        ("components", 0, "'components' must be positive, not 0"),
+        ("hidden", -3, "'hidden' must be positive, not -3"),
+        ("steps", -1, "'steps' must not be negative, not -1"),
     ],
 )
 def test_impossible_settings(name: str, value: int, said: str, wine: pd.DataFrame) -> None:
@@ -245,12 +245,12 @@ def test_impossible_settings(name: str, value: int, said: str, wine: pd.DataFram
         ("components", True, "'components' must be a whole number, not True"),
         ("hidden", "x", "'hidden' must be a whole number, not 'x'"),
         ("dropout", "much", "'dropout' must be a number, not 'much'"),
-        ("learning_rate", np.inf, "learning_rate must be a finite number, not inf"),
+        ("learning_rate", np.inf, "'learning_rate' must be a finite number, not inf"),
         ("device", None, "unknown device 'None'"),
-        ("random_state", -1, "random_state must lie between 0 and"),
-        ("random_state", 2**70, "random_state must lie between 0 and"),
-        ("contamination", "auto", r"contamination must lie in \(0, 0.5\], not 'auto'"),
-        ("contamination", None, r"contamination must lie in \(0, 0.5\], not None"),
+        ("random_state", -1, "'random_state' must lie between 0 and"),
+        ("random_state", 2**70, "'random_state' must lie between 0 and"),
+        ("contamination", "auto", r"'contamination' must lie in \(0, 0.5\], not 'auto'"),
+        ("contamination", None, r"'contamination' must lie in \(0, 0.5\], not None"),
     ],
 )
 def test_settings_of_the_wrong_kind(name: str, value: Any, said: str, wine: pd.DataFrame) -> None:
@@ -274,7 +274,7 @@ def test_impossible_questions(wine: pd.DataFrame, density: AEMDensity) -> None:
         with pytest.raises(ValueError, match="rows to draw must be a positive whole one"):
             density.sample(count)
     for top in tops:
-        with pytest.raises(ValueError, match="top must be a positive whole number of columns"):
+        with pytest.raises(ValueError, match="'top' must be a positive whole number of columns"):
             density.explain(wine, top=top)
     detector = AEMOutlierDetector(components=2).fit(wine)
     for ask in (detector.score_samples, detector.predict, detector.decision_function):

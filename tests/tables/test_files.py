@@ -338,7 +338,7 @@ def lose(name: str) -> Change:
         (lambda m: m.update(transforms={}), "'transforms' is not a list"),
         (lambda m: m["transforms"][0].pop("scores"), "'normal_scores' is damaged"),
         (lambda m: m["transforms"][0].update(column=9), "of column 10, of 5 columns"),
-        (lambda m: m["transforms"][0].update(column=3), "bend the discrete column 'count'"),
+        (lambda m: m["transforms"][0].update(column=3), "rescale the discrete column 'count'"),
         (lambda m: m["transforms"][1]["offsets"].pop(), "4 offsets for 5 columns"),
         (lambda m: m["transforms"][1].update(offsets="far"), "'offset' is damaged"),
         (lambda m: m.update(about=[1]), "'about' is not a table of keys"),

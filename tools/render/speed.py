@@ -113,13 +113,13 @@ def figure(value: float | None) -> str:
 
 
 def in_brackets(ratio: float) -> str:
-    """So many times as fast; what is less than ten with a digit more."""
+    """Return a ratio of speeds in brackets, with one decimal if it is below ten."""
     digits = f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.1f}"
     return f" ({digits}\N{NO-BREAK SPACE}×)"
 
 
 def authors_table() -> str:
-    """Our step on the GPU the authors' code was measured on, beside it."""
+    """Our step and that of the authors' code, on the same kind of GPU."""
     rows = []
     for run in benches():
         if "H200" not in run["device"]:
@@ -139,7 +139,7 @@ def authors_table() -> str:
 
 
 def precision_table() -> str:
-    """Validation by step in both precisions."""
+    """Validation scores by step in both precisions."""
     record = result("precision/power")
     if record is None:
         return "Not measured yet: `python -m benchmarks.claims.precision`.\n"
@@ -184,7 +184,7 @@ def busy_table() -> str:
 
 
 def busy_speed(measurement: dict[str, Any] | None) -> str:
-    """A rate, or seconds; with a sign where a turn was cut off at its limit."""
+    """Return a rate or seconds, with a sign where a turn was stopped at its limit."""
     if measurement is None:
         return "—"
     if measurement["at_least"] is None:
@@ -194,7 +194,7 @@ def busy_speed(measurement: dict[str, Any] | None) -> str:
 
 
 def busy_ratio(comparison: dict[str, Any] | None) -> str:
-    """How many times as fast the default is, or the most or least it can be."""
+    """Return a ratio of speeds, or a bound on it."""
     if comparison is None or comparison["ratio"] is None:
         return "—"
     sign = {"exact": "", "at most": "< ", "at least": "> "}[comparison["bound"]]
@@ -210,7 +210,7 @@ def busy_target(comparison: dict[str, Any] | None) -> str:
 
 
 def starting_table() -> str:
-    """Seconds until the program has answered; an older checkout first."""
+    """Seconds until the program has answered, beside those of an older checkout."""
     record = result("bench/starting")
     if record is None:
         return "Not measured yet: `python -m benchmarks.speed.starting`.\n"

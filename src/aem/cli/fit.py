@@ -62,7 +62,7 @@ def fit(
     """
     started = time.monotonic()
     if str(out) == STANDARD:
-        raise AemError("a model is a file: it cannot be written to standard output")
+        raise AemError("a model cannot be written to standard output: give the name of a file")
     check_place(out, data)
     dropped = list(drop or ())
     rows = read_input(data, drop=dropped)

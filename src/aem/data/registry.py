@@ -41,7 +41,7 @@ def datasets() -> list[DatasetInfo]:
 def find(name: str) -> DatasetInfo:
     """Return the description of a data set."""
     if name not in _DATASETS:
-        raise AemError(f"There is no data set {name!r}; there are {', '.join(_DATASETS)}.")
+        raise AemError(f"unknown data set {name!r}; known: {', '.join(_DATASETS)}")
     return _DATASETS[name]
 
 
@@ -61,9 +61,9 @@ def load(name: str, root: str | Path | None = None) -> TableSplits:
     found = status(name, root)
     if found.source is None:
         missing = ", ".join(file.path for file in found.missing)
-        raise AemError(f"{name} is not under {folder}, which lacks {missing}. {info.how_to_get}")
+        raise AemError(f"{name} is not under {folder}, which lacks {missing}: {info.how_to_get}")
     if found.source.read is None:
-        raise AemError(f"{name} is no table: read it with aem.data.{name}.load.")
+        raise AemError(f"{name} is no table: read it with aem.data.{name}.load")
     splits = found.source.read(*(folder / file.path for file in found.source.files))
     check_sizes(splits, info.rows, info.columns)
     return splits
@@ -75,7 +75,7 @@ def check_sizes(splits: TableSplits, rows: SplitSizes, columns: int) -> None:
     if found != rows or len(splits.columns) != columns:
         raise AemError(
             f"{splits.name} came out as {_sizes(found, len(splits.columns))}, "
-            f"expected {_sizes(rows, columns)}: its files are not the published ones."
+            f"expected {_sizes(rows, columns)}: its files are not the published ones"
         )
 
 

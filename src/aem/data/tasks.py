@@ -13,7 +13,7 @@ PLANE_TASKS: Final = ("spirals", "checkerboard", "diamond", "image")
 def plane_task(name: str, image: str | Path | None = None) -> PlaneTask:
     """Return the task of that name; `image` is the picture of the task "image"."""
     if image is not None and name != "image":
-        raise AemError(f'A picture goes with the task "image", not with "{name}": {image}.')
+        raise AemError(f"a picture belongs to the task 'image', not to '{name}': {image}")
     match name:
         case "spirals":
             return Spirals()
@@ -23,4 +23,4 @@ def plane_task(name: str, image: str | Path | None = None) -> PlaneTask:
             return Diamond()
         case "image":
             return ImageTask(image)
-    raise AemError(f'There is no task "{name}"; the tasks are {", ".join(PLANE_TASKS)}.')
+    raise AemError(f"unknown task '{name}'; known: {', '.join(PLANE_TASKS)}")

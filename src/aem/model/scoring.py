@@ -204,7 +204,7 @@ def score(
 ) -> Scores:
     """Score rows a block at a time."""
     if context is not None and len(context) != len(rows):
-        raise AemError(f"{len(context)} context rows for {len(rows)} rows")
+        raise AemError(f"the context has {len(context)} rows, the data {len(rows)}")
 
     def some(block: slice) -> Scores:
         own = None if context is None else context[block]

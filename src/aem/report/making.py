@@ -1,6 +1,5 @@
 """How the model and the report were made, as tables of names and values."""
 
-import importlib.metadata
 import platform
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from aem import __version__
 from aem.base.settings import to_mapping
 from aem.model.transforms.normal_scores import NormalScores
 from aem.report.limits import Limits
@@ -49,7 +49,7 @@ def making_record(
         "columns": _columns(table),
         "report": [
             ("data", data),
-            ("aem", _version("aem")),
+            ("aem", __version__),
             ("torch", torch.__version__),
             ("numpy", np.__version__),
             ("python", platform.python_version()),
@@ -118,10 +118,3 @@ def _text(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}" if abs(value) >= 10_000 else str(value)
     return "none" if value is None or value == "" else str(value)
-
-
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"

@@ -185,11 +185,13 @@ class Head(torch.nn.Module, ABC):
 
     def anchor(self, log_weights: Any, means: Any, factors: Any, *, memory: bool = True) -> None:
         """Start from a mixture of standardised columns: K weights, means [D], Cholesky factors."""
-        raise AemError(f"a {type(self).__name__} cannot start from a mixture of all columns")
+        raise AemError(
+            f"a {type(self).__name__} cannot be initialised from a mixture of all columns"
+        )
 
     def anchored_to(self) -> tuple[Any, Any, Any]:
         """Log weights, means and Cholesky factors of the mixture it started from."""
-        raise AemError(f"a {type(self).__name__} did not start from a mixture of all columns")
+        raise AemError(f"a {type(self).__name__} was not initialised from a mixture of all columns")
 
 
 def head_class(name: str) -> type[Head]:

@@ -18,7 +18,7 @@ def hold_out(rows: Floats) -> tuple[Floats, Floats]:
     """Cut off the last tenth: return the rest and it."""
     held_out = int(_HELD_OUT * len(rows))
     if held_out == 0:
-        raise AemError(f"{len(rows)} rows are too few to hold out a tenth of them.")
+        raise AemError(f"{len(rows)} rows are too few to hold out a tenth of them")
     return rows[:-held_out], rows[-held_out:]
 
 
@@ -32,10 +32,10 @@ def split_three(rows: Floats) -> Three:
 def standardise(rows: Floats, reference: Floats, ddof: int = 0) -> Floats:
     """Shift and scale every column by the mean and deviation it has in `reference`."""
     if len(incomplete := np.flatnonzero(~np.isfinite(rows).all(axis=0))):
-        raise AemError(f"{_columns(incomplete)} missing or infinite values.")
+        raise AemError(f"{_columns(incomplete)} missing or infinite values")
     deviation = reference.std(axis=0, ddof=ddof)
     if len(constant := np.flatnonzero(deviation == 0)):
-        raise AemError(f"{_columns(constant)} one constant value and cannot be standardised.")
+        raise AemError(f"{_columns(constant)} one constant value and cannot be standardised")
     standardised: Floats = (rows - reference.mean(axis=0)) / deviation
     return standardised
 
@@ -52,4 +52,4 @@ def continuous_columns(rows: Floats) -> npt.NDArray[np.intp]:
 
 def _columns(numbers: npt.NDArray[np.intp]) -> str:
     names = ", ".join(map(str, numbers))
-    return f"Column {names} has" if len(numbers) == 1 else f"Columns {names} have"
+    return f"column {names} has" if len(numbers) == 1 else f"columns {names} have"

@@ -78,7 +78,9 @@ def _sources(models: list[Path], data: list[str]) -> list[str]:
     if len(data) == 1:
         return data * len(models)
     if data and len(data) != len(models):
-        raise AemError(f"{len(data)} data sources for {len(models)} models: give one, or one each")
+        raise AemError(
+            f"there are {len(data)} data sources for {len(models)} models: give one, or one each"
+        )
     return data or [_own_source(path) for path in models]
 
 

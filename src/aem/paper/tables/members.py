@@ -181,7 +181,7 @@ def _read_best(model: AEM, checkpoint: Path, identity: dict[str, Any]) -> dict[s
         raise AemError(f"{checkpoint} belongs to a model of other settings")
     best = {k.removeprefix("best."): v for k, v in tensors.items() if k.startswith("best.")}
     if not best:
-        raise AemError(f"{checkpoint} is from before the first validation: train on")
+        raise AemError(f"{checkpoint} is from before the first validation: continue the training")
     model.load_state_dict(best)
     model.eval()
     progress = metadata["progress"]

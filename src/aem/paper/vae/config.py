@@ -116,7 +116,7 @@ class StageConfig(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.free_bits and self.samples > 1:
-            raise AemError("free_bits needs samples = 1, the bound whose KL is known")
+            raise AemError("'free_bits' needs 'samples' = 1, where the KL divergence is known")
 
 
 @dataclass(frozen=True)
@@ -185,19 +185,21 @@ class VaeConfig:
 
     def __post_init__(self) -> None:
         if not self.stage_one.steps and not self.stage_one.file:
-            raise AemError("stage_one: steps must be positive, or file must name a trained one")
+            raise AemError("stage_one: 'steps' must be positive, or 'file' must name a trained one")
         if self.joint.free_bits:
-            raise AemError("joint: free_bits needs the Gaussian prior, whose KL is known")
+            raise AemError(
+                "joint: 'free_bits' needs the Gaussian prior, whose KL divergence is known"
+            )
         if self.joint.file and not self.stage_one.file:
             raise AemError(
-                "joint: a file needs stage_one.file too, for the Gaussian prior's scores"
+                "joint: 'file' needs 'stage_one.file' as well, for the scores of the Gaussian prior"
             )
         for name in ("stage_one", "joint"):
             stage = getattr(self, name)
             if stage.start and not stage.file:
-                raise AemError(f"{name}: start needs a file to go on from")
+                raise AemError(f"{name}: 'start' needs a 'file' to continue from")
             if stage.start and stage.start >= stage.steps:
-                raise AemError(f"{name}: start must be less than steps, {stage.steps}")
+                raise AemError(f"{name}: 'start' must be less than 'steps', {stage.steps}")
 
 
 def vae_experiment(

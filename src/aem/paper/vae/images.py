@@ -32,11 +32,11 @@ def load_images(config: DataConfig) -> Images:
     missing = [file.path for file in info.sources[0].files if not file.present(root)]
     if missing:
         lacks = ", ".join(missing)
-        raise AemError(f"mnist is not under {root}, which lacks {lacks}. {info.how_to_get}")
+        raise AemError(f"mnist is not under {root}, which lacks {lacks}: {info.how_to_get}")
     data = mnist.load()
     for file in info.sources[0].files:
         if content_sha256(root / file.path) != file.sha256:
-            raise AemError(f"{root / file.path} is not MNIST's: its checksum is another")
+            raise AemError(f"{root / file.path} is not the file of MNIST: its checksum differs")
     total = len(data.train_images)
     left = total - config.validation_images
     count = config.train_images or left
