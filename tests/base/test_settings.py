@@ -35,7 +35,7 @@ from aem.paper.plane.config import ExperimentConfig
         ({"train": {"averaging": 1.0}}, "'averaging' must lie in [0, 1), not 1.0"),
         ({"train": {"patience": -1}}, "'patience' must not be negative, not -1"),
         ({"model": {"dropout": 1.0}}, "'dropout' must lie in [0, 1), not 1.0"),
-        ({"model": {"proposal": "uniform"}}, "proposal 'uniform' needs bounds"),
+        ({"model": {"proposal": "uniform"}}, "proposal 'uniform' needs 'bounds'"),
         (
             {"model": {"proposal": "student_t", "degrees_of_freedom": 0.5}},
             "'degrees_of_freedom' must lie in [1, 100], not 0.5",

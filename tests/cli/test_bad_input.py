@@ -102,7 +102,7 @@ def test_a_model_is_a_file(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for arguments in (["score", "-", "wine.csv"], ["sample", "-", "-n", "3"]):
-        refused(arguments, "a model is a file", monkeypatch, capsys)
+        refused(arguments, "a model cannot be read from standard input", monkeypatch, capsys)
 
 
 @pytest.mark.parametrize("seed", ["-1", str(2**31), str(2**64)])

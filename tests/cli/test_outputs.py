@@ -26,7 +26,12 @@ def test_outputs_that_cannot_be(
     refused(["fit", "wine.csv", "--drop", "nose", "--out", "m"], "'nose'", monkeypatch, capsys)
     os.mkfifo("pipe")
     refused(["fit", "wine.csv", "--out", "pipe"], "not an ordinary file", monkeypatch, capsys)
-    refused(["fit", "wine.csv", "--out", "-"], "a model is a file", monkeypatch, capsys)
+    refused(
+        ["fit", "wine.csv", "--out", "-"],
+        "a model cannot be written to standard output",
+        monkeypatch,
+        capsys,
+    )
 
 
 @pytest.mark.parametrize(

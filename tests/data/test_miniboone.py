@@ -129,7 +129,7 @@ def test_an_archive_by_the_name_of_the_array_is_refused(
 
 def test_an_archive_beside_the_array_is_not_read(npy: Path, tmp_path: Path) -> None:
     pack(tmp_path, "tar.gz").rename(npy.with_name("data.tar.gz"))
-    assert_refused(tmp_path, r"lacks data/miniboone/data\.npy\. Run `aem data fetch miniboone`")
+    assert_refused(tmp_path, r"lacks data/miniboone/data\.npy: run `aem data fetch miniboone`")
     np.save(npy, np.zeros(43))
     assert_refused(tmp_path, "holds an array of shape")
 

@@ -248,7 +248,7 @@ def test_a_model_is_one_of_its_columns_in_its_order(orders: TableEnsemble) -> No
         TableModel(model, Chain((Permutation((1, 0)),)))
     with pytest.raises(AemError, match="other columns"):
         TableModel(model).in_order(("far", "wide"))
-    with pytest.raises(AemError, match="an order of 3 columns for a table of 2"):
+    with pytest.raises(AemError, match="the order has 3 columns, the table 2"):
         TableModel(model, Chain((Permutation((1, 0, 2)),)))
     with pytest.raises(AemError, match="with a context"):
         given = torch.zeros(1, dtype=torch.float64)

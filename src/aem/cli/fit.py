@@ -33,7 +33,8 @@ Examples:
 
 def fit(
     data: Annotated[
-        str, typer.Argument(help="CSV, TSV (packed or not), Parquet or .npy; - for standard input.")
+        str,
+        typer.Argument(help="CSV, TSV (compressed or not), Parquet or .npy; - for standard input."),
     ],
     out: Annotated[Path, typer.Option(help="Where to write the model.")],
     drop: Annotated[

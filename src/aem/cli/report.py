@@ -29,7 +29,8 @@ Examples:
 def report(
     model: Annotated[Path, typer.Argument(help="A model file.")],
     data: Annotated[
-        str, typer.Argument(help="CSV, TSV (packed or not), Parquet or .npy; - for standard input.")
+        str,
+        typer.Argument(help="CSV, TSV (compressed or not), Parquet or .npy; - for standard input."),
     ],
     out: Annotated[str, typer.Option(help="An .html file; - for standard output.")],
     rows: Annotated[
@@ -40,18 +41,18 @@ def report(
         list[str] | None,
         typer.Option(help="A column the model does not know; may be given several times."),
     ] = None,
-    seed: Annotated[int, seed_option("Of the samples, and of the choice of rows.")] = 0,
+    seed: Annotated[int, seed_option("Seed of the samples and of the choice of rows.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the page's main numbers as JSON.")
     ] = False,
 ) -> None:
-    """Show how a model sees a table, on one page that works offline.
+    """Write an HTML page about a model and a table, which works offline.
 
-    Training curves, columns and pairs of columns against samples, the calibration of each column,
-    the most surprising rows with the columns to blame, the error of the scores, and how the model
-    was made. Of a large table a random part is scored, and the page says how much. Rows the model
-    was not fitted on are the better test.
+    The page shows the training curves, columns and pairs of columns beside samples, the calibration
+    of each column, the most surprising rows and columns, the error of the scores, and how the model
+    was made. Of a large table a random part is scored, and the page says how much. To judge a model,
+    use rows that it was not fitted on.
     """
     _check(out, as_json, model, data)
     table = load_table_model(model, device)

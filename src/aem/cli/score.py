@@ -29,7 +29,8 @@ Examples:
 def score(
     model: Annotated[Path, typer.Argument(help="A model file.")],
     data: Annotated[
-        str, typer.Argument(help="CSV, TSV (packed or not), Parquet or .npy; - for standard input.")
+        str,
+        typer.Argument(help="CSV, TSV (compressed or not), Parquet or .npy; - for standard input."),
     ],
     explained: Annotated[
         bool, typer.Option("--explain", help="Say which columns make each row unlikely.")
@@ -48,12 +49,13 @@ def score(
         typer.Option("--json", help="Print JSON: the rows, or a summary if they go to a file."),
     ] = False,
 ) -> None:
-    """Log density of each row, in the units of the data, with its error: the lower, the odder.
+    """Compute the log density of each row, with an estimate of its error.
 
-    Columns are matched by name, in any order. With --explain there is one line for each of the most
-    surprising columns of each row: its log density given the columns before it, its surprise (how
-    many nats that is below the average there), and what would have been likely: the median and the
-    90 % highest-density region.
+    Log densities are in the units of the data, and unusual rows have low ones. Columns are matched by
+    name, in any order. With --explain there is one line for each of the most surprising columns of
+    each row: its log density given the columns before it, its surprise (how many nats that is below
+    the average there), and the values that would have been likely: the median and the 90 %
+    highest-density region.
     """
     check_output(out, model, data)
     table = load_any_model(model, device)

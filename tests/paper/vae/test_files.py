@@ -50,7 +50,7 @@ def test_any_encoder_may_have_a_prior(tmp_path: Path) -> None:
     path, encoder = tmp_path / "prior.aem", nn.Linear(4, 6)
     save_prior(AEM(PRIOR), encoder, path)
     assert load_prior(path, encoder).config.features == 3
-    with pytest.raises(AemError, match="its latents mean something else"):
+    with pytest.raises(AemError, match="its latents are different"):
         load_prior(path, nn.Linear(4, 6))
 
 

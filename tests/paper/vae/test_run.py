@@ -182,7 +182,7 @@ def test_an_unfinished_run_goes_on_elsewhere(
         ([swapped[1]], "of a joint stage"),
         ([files[0], swapped[0]], "of a stage one"),
         ([files[1]], "stage_one.file"),
-        (["stage_one.start=3"], "start needs a file"),
+        (["stage_one.start=3"], "'start' needs a 'file'"),
         ([*files, "joint.start=6"], "less than steps"),
         ([*files, "model.hidden=24"], "hidden=16"),
         ([*files, "vae.channels=3"], "channels=2"),
@@ -307,7 +307,7 @@ def test_images_that_are_not_mnists_are_refused(
     monkeypatch.setenv("AEM_DATA", str(tmp_path))
     assert run(monkeypatch, tmp_path / "out") == 2
     error = capsys.readouterr().err
-    assert "train-images-idx3-ubyte.gz is not MNIST's" in error
+    assert "train-images-idx3-ubyte.gz is not the file of MNIST" in error
     assert len(error.strip().splitlines()) == 1
 
 

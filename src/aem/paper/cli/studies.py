@@ -37,7 +37,7 @@ def calibration(
     conditionals: Annotated[
         int, typer.Option(help="Conditionals a model.")
     ] = calibration_study.CONDITIONALS,
-    seed: Annotated[int, seed_option("Of everything drawn at random.")] = 0,
+    seed: Annotated[int, seed_option("Seed of all random numbers.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
     """Section 5.2: estimates of log Z with 5 to 20,000 samples against its true value."""
