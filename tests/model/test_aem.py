@@ -337,7 +337,7 @@ def test_context_is_needed_exactly_where_the_model_has_one(conditional: AEM) -> 
     for wrong in (1, 3):
         with pytest.raises(AemError, match=f"context has {wrong} columns, .* needs 2"):
             conditional(rows(4, wrong)).log_prob(rows(4, 3))
-    with pytest.raises(AemError, match=r"context has 2 columns, .* built for 0"):
+    with pytest.raises(AemError, match=r"context has 2 columns, .* needs 0"):
         AEM(small(features=3)).eval()(torch.zeros(4, 2)).log_prob(torch.zeros(4, 3))
 
 

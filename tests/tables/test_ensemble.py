@@ -250,7 +250,7 @@ def test_a_model_is_one_of_its_columns_in_its_order(orders: TableEnsemble) -> No
         TableModel(model).in_order(("far", "wide"))
     with pytest.raises(AemError, match="the order has 3 columns, the table 2"):
         TableModel(model, Chain((Permutation((1, 0, 2)),)))
-    with pytest.raises(AemError, match="with a context"):
+    with pytest.raises(AemError, match="needs a context"):
         given = torch.zeros(1, dtype=torch.float64)
         config = SMALL.__class__(**{**SMALL.__dict__, "features": 2, "context_features": 1})
         TableModel(AEM(config, context_shift=given))

@@ -183,7 +183,7 @@ def test_an_unfinished_run_goes_on_elsewhere(
         ([files[0], swapped[0]], "of a stage one"),
         ([files[1]], "stage_one.file"),
         (["stage_one.start=3"], "'start' needs a 'file'"),
-        ([*files, "joint.start=6"], "less than steps"),
+        ([*files, "joint.start=6"], "less than 'steps'"),
         ([*files, "model.hidden=24"], "hidden=16"),
         ([*files, "vae.channels=3"], "channels=2"),
     ):
