@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from aem.errors import AemError
 
-# Whoever started a neighbour may be killed without a chance to clean up: it then ends by itself.
+# The process that started a neighbour may be killed before it can clean up; the neighbour then ends.
 SPIN = """
 import os, sys
 print("busy", flush=True)
@@ -20,7 +20,7 @@ while os.getppid() == int(sys.argv[1]):
 
 @contextmanager
 def neighbours(count: int) -> Iterator[list[subprocess.Popen[str]]]:
-    """Keep so many processes of one thread each busy, and end them whatever happens meanwhile.
+    """Keep a number of single-threaded processes busy, and end them in any case.
 
     They share the session and the niceness of what is measured, but not its process group, so that
     Ctrl-C reaches this process alone.

@@ -1,4 +1,4 @@
-"""Where benchmarks find what is in the repository."""
+"""Paths of the repository, for benchmarks."""
 
 import subprocess
 from pathlib import Path
@@ -7,7 +7,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def commit_of(checkout: Path) -> str | None:
-    """The commit of an older checkout."""
+    """Return the commit of an older checkout."""
     command = ["git", "-C", str(checkout), "rev-parse", "--short=12", "HEAD"]
     found = subprocess.run(command, capture_output=True, text=True, check=False)
     return found.stdout.strip() or None

@@ -1,1 +1,1 @@
-"""What keeps the pages of the repository true to its results and its code."""
+"""Programs that generate and check the pages and packages of the repository."""

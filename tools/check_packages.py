@@ -1,9 +1,9 @@
-"""Check what wheel and sdist hold, and use the wheel where nothing else is installed.
+"""Check the contents of wheel and sdist, and use the wheel in a clean environment.
 
     python -m tools.check_packages DIST ENVIRONMENT
 
-DIST holds one wheel and one sdist; ENVIRONMENT is a virtual environment with the wheel and what pip
-installs for it, without extras and without this checkout. `make packages` builds both.
+DIST has one wheel and one sdist. ENVIRONMENT is a virtual environment with the wheel and its
+required dependencies, without extras and without this checkout. `make packages` builds both.
 """
 
 import csv
@@ -20,7 +20,7 @@ from itertools import chain
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-# All that a build reads, and what tells a reader of the archive what it is.
+# The files that a build reads, and those that describe the archive.
 SDIST = {"src", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff"}
 SDIST |= {"PKG-INFO", ".gitignore"}  # the builder adds them
 OPTIONAL = ("matplotlib", "pillow", "tensorboard", "pandas", "polars", "pooch", "h5py")
@@ -28,13 +28,13 @@ ROWS, DRAWN = 200, 7
 
 
 def check(holds: bool, sentence: str) -> None:
-    """Stop with a sentence if something does not hold."""
+    """Stop with a message if a condition does not hold."""
     if not holds:
         sys.exit(f"packages: {sentence}")
 
 
 def check_wheel(path: Path) -> None:
-    """The wheel holds every file of the package, those that no import would miss too, and no other."""
+    """The wheel has every file of the package, including data files, and no other."""
     with zipfile.ZipFile(path) as wheel:
         names = {name for name in wheel.namelist() if ".dist-info/" not in name}
     package = (file for file in (ROOT / "src/aem").rglob("*") if file.is_file())
@@ -62,7 +62,7 @@ class Environment:
         self.variables = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
 
     def run(self, program: str, *arguments: str) -> str:
-        """What a program prints; it must succeed."""
+        """Run a program, which must succeed, and return its output."""
         ended = subprocess.run(
             [self.bin / program, *arguments], cwd=self.folder, env=self.variables,
             capture_output=True, text=True, check=False,
@@ -72,13 +72,13 @@ class Environment:
         return ended.stdout
 
     def numbers(self, file: str) -> list[list[float]]:
-        """The numbers of a CSV file below its heading."""
+        """Return the numbers of a CSV file below its header."""
         with (self.folder / file).open(newline="") as lines:
             return [[float(cell) for cell in line] for line in list(csv.reader(lines))[1:]]
 
 
 def check_environment(environment: Environment) -> None:
-    """The wheel is what is imported, and none of the optional packages came with it."""
+    """The wheel is what is imported, and no optional package is installed."""
     installed = json.loads(environment.run("pip", "list", "--format", "json"))
     unwanted = {entry["name"].lower() for entry in installed} & set(OPTIONAL)
     check(not unwanted, f"installing the wheel installs {sorted(unwanted)}")

@@ -1,4 +1,4 @@
-"""What the documentation site takes from elsewhere in the repository while it is built.
+"""Hooks of the documentation site, which insert content from the rest of the repository.
 
 Pictures come from results/, `<!-- help NAME -->` becomes what `aem NAME --help` prints, and
 `<!-- settings module.Class -->` a table of what may be set.
@@ -22,7 +22,7 @@ SETTINGS = re.compile(r"<!-- settings ([\w.]+)\.(\w+) -->")
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Pictures live beside the numbers they are drawn from."""
+    """Add the pictures, which lie beside the results that they are drawn from."""
     from mkdocs.structure.files import File
 
     drawn = tuple(name for name in WHERE_DRAWN if (ROOT / "results" / name).is_file())

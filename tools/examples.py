@@ -1,8 +1,8 @@
 """Run the examples of the documentation, and write or check the outputs shown below them.
 
-Blocks of a page run in order, in one namespace and one empty folder: ```python as it stands, lines of
-```sh that begin with `aem` as if typed. A ```text block right after one is what it printed. A
-block after `<!-- not run -->` does not run.
+The blocks of a page run in order, in one namespace and one empty folder: ```python blocks as they
+are, and lines of ```sh blocks that begin with `aem` as commands. A ```text block after such a block
+has its output. A block after `<!-- not run -->` does not run.
 """
 
 import io
@@ -26,14 +26,14 @@ PIECE = re.compile(
     re.DOTALL,
 )
 NUMBER = re.compile(r"-?\d[\d,]*\.?\d*(?:e[+-]?\d+)?")
-# Other versions of numpy and torch round otherwise, and training amplifies that.
+# Other versions of NumPy and torch round differently, and training amplifies the differences.
 RELATIVE, ABSOLUTE = 0.05, 0.06
 SECONDS = re.compile(r"\d+\.\d s\b")
 
 
 @dataclass
 class Example:
-    """What a page shows as an output, and what its code printed."""
+    """The output that a page shows, and the output that its code printed."""
 
     start: int
     end: int
@@ -42,7 +42,7 @@ class Example:
 
 
 def pages() -> list[Path]:
-    """Every page with examples."""
+    """Return every page with examples."""
     docs = ROOT / "docs"
     found = [
         p for f in FOLDERS for p in sorted((docs / f).rglob("*.md") if "." not in f else [docs / f])
@@ -51,7 +51,7 @@ def pages() -> list[Path]:
 
 
 def run_page(text: str) -> list[Example]:
-    """Run a page; what its code printed beside what it shows."""
+    """Run the code of a page and return its outputs beside those shown."""
     namespace: dict[str, Any] = {"__name__": "__example__"}
     examples: list[Example] = []
     printed = ""
@@ -87,7 +87,7 @@ def _command(line: str) -> None:
 
 
 def agree(shown: str, printed: str) -> bool:
-    """Whether two outputs have the same words, and numbers as near as other versions allow."""
+    """Return whether two outputs have the same words, and numbers within the tolerances."""
 
     def normal(text: str) -> str:
         return "\n".join(

@@ -1,4 +1,4 @@
-"""Stack the rows of the plane tasks and of the digits into the picture that opens the README."""
+"""Combine pictures of the plane tasks and of the digits into the first picture of the README."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def main() -> None:
-    """Write results/gallery.png, if all of its rows can be had."""
+    """Write results/gallery.png, if all of its parts exist."""
     results = ROOT / "results"
     missing = [task for task in ROWS if not (results / task / "paper.npz").is_file()]
     if missing:

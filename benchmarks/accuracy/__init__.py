@@ -1,1 +1,1 @@
-"""How well tables are fitted, beside mixtures, kernel densities, flows and anomaly detectors."""
+"""How well tables are fitted, compared with mixtures, kernel densities, flows and detectors."""

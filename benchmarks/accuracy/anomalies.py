@@ -1,17 +1,18 @@
-"""Anomaly detection out of the box on the labelled tables of ADBench.
+"""Anomaly detection without tuning on the labelled tables of ADBench.
 
 Run `python -m benchmarks.accuracy.anomalies` for all tables, or name some by a part of their file
-names. Two settings: fitted on the unlabelled mix and judged on it; fitted on seven tenths of the normal
-rows and judged on all other rows. Rivals see standardised columns. AUROC of each, and the means. Writes
+names. There are two settings: detectors are fitted to the unlabelled mix and evaluated on it, or
+fitted to seven tenths of the normal rows and evaluated on all other rows. The other detectors get
+standardised columns. Writes the AUROC of each detector and the means to
 results/anomalies/adbench.json.
 
 Several processes can share the work: with `--pieces FOLDER` each writes what it measured there, and
-`--merge FOLDER` puts together what they left.
+`--merge FOLDER` combines the pieces.
 
-Two things favour ours. What the detector does with rows it may not trust, and the looks its score is
-made of, were not fitted to labels, but were settled with the AUROC on these tables in sight. And it is
-told, by its contamination, whether the training rows are a mix, as of the rivals only the local outlier
-factor is.
+Two things favour our detector. Its robust fit and the scores that it combines were not fitted to
+labels, but were developed with the AUROC on these tables in view. And its contamination says
+whether the training rows are a mix; of the other detectors only the local outlier factor is told
+so.
 """
 
 import time
@@ -46,33 +47,33 @@ BANDWIDTH_ROWS = 2000
 
 
 def ours(train: Array, test: Array) -> Array:
-    """As it comes; where the training rows are known to be normal, it is told so."""
+    """Our detector with its defaults; its contamination says whether training rows are normal."""
     contamination = 0.1 if train is test else 0.01
     detector = AEMOutlierDetector(contamination=contamination).fit(train)
     return np.asarray(detector.score_samples(test))
 
 
 def forest(train: Array, test: Array) -> Array:
-    """Isolation forest, as it comes."""
+    """An isolation forest with its defaults."""
     return np.asarray(IsolationForest(random_state=0).fit(train).score_samples(test))
 
 
 def neighbours(train: Array, test: Array) -> Array:
-    """Local outlier factor, as it comes."""
+    """The local outlier factor with its defaults."""
     if train is test:
         return np.asarray(LocalOutlierFactor().fit(train).negative_outlier_factor_)
     return np.asarray(LocalOutlierFactor(novelty=True).fit(train).score_samples(test))
 
 
 def kernels(train: Array, test: Array) -> Array:
-    """Kernel density of cross-validated width."""
+    """A kernel density whose width is chosen by cross-validation."""
     some = train[np.random.default_rng(0).permutation(len(train))[:BANDWIDTH_ROWS]]
     search = GridSearchCV(KernelDensity(), {"bandwidth": BANDWIDTHS}, cv=3).fit(some)
     return np.asarray(search.best_estimator_.fit(train).score_samples(test))
 
 
 def mixture(train: Array, test: Array) -> Array:
-    """Gaussian mixture with the number of components that BIC prefers."""
+    """A Gaussian mixture with the number of components that BIC prefers."""
     fits = [
         GaussianMixture(k, reg_covar=1e-3, random_state=0).fit(train)
         for k in (1, 2, 4, 8)
@@ -91,7 +92,7 @@ METHODS: dict[str, Scorer] = {
 
 
 def tables(parts: list[str]) -> list[Path]:
-    """The files whose names hold one of the parts."""
+    """Return the files whose names contain one of the parts."""
     found = sorted((data_root() / "adbench").glob("*.npz"))
     if not found:
         raise AemError(f"there are no tables under {data_root() / 'adbench'}")
@@ -99,14 +100,14 @@ def tables(parts: list[str]) -> list[Path]:
 
 
 def standardised(train: Array, test: Array) -> tuple[Array, Array]:
-    """Columns of mean zero and deviation one; constant ones stay constant."""
+    """Standardise columns; constant ones stay constant."""
     shift, scale = train.mean(0), train.std(0)
     scale[scale == 0] = 1
     return (train - shift) / scale, (test - shift) / scale
 
 
 def measure(path: Path, methods: list[str], asked: list[str]) -> dict[str, Any]:
-    """The settings asked for on one table."""
+    """Measure one table in the given settings."""
     file = np.load(path)
     x, y = file["X"].astype(np.float64), file["y"].astype(int)
     normal = np.flatnonzero(y == 0)
@@ -121,7 +122,7 @@ def measure(path: Path, methods: list[str], asked: list[str]) -> dict[str, Any]:
         for method in methods:
             started = time.monotonic()
             a, b = (train, test) if method == "aem" else standardised(train, test)
-            # Both are the same rows in the mix; methods tell the settings apart by that.
+            # In the mix both are the same array, by which detectors recognise the setting.
             scores = METHODS[method](a, a if setting == "mix" else b)
             seconds = time.monotonic() - started
             auroc = float(roc_auc_score(labels, -scores))
@@ -135,7 +136,7 @@ def measure(path: Path, methods: list[str], asked: list[str]) -> dict[str, Any]:
 
 
 def mean_auroc(found: dict[str, Any]) -> dict[str, dict[str, float]]:
-    """The mean over tables of each method that has been tried on all of them."""
+    """Return the mean AUROC of each method that was run on all tables."""
     records = list(found.values())
     return {
         setting: {
@@ -148,7 +149,7 @@ def mean_auroc(found: dict[str, Any]) -> dict[str, dict[str, float]]:
 
 
 def main() -> None:
-    """Measure the tables that were asked for."""
+    """Measure the tables named on the command line."""
     parser = arguments_for(__doc__, METHODS, ROOT / "results" / "anomalies")
     parser.add_argument("tables", nargs="*")
     parser.add_argument("--settings", nargs="*", default=list(SETTINGS), choices=SETTINGS)

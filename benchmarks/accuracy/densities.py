@@ -1,15 +1,15 @@
-"""Out of the box: `AEMDensity` beside a Gaussian mixture, a kernel density and a spline flow.
+"""Compare `AEMDensity` without tuning with a Gaussian mixture, a kernel density and a spline flow.
 
-Run `python -m benchmarks.accuracy.densities` for all tables, or name some: `wine breast-cancer magic
-gas-10k hepmass-5k miniboone-40`. Nobody is tuned by hand. Every method sees the same rows and none of
-the test rows: ours splits them by itself, the mixture is chosen on validation rows and fitted again on
-all, the kernel's width is cross-validated, the flow (zuko's NSF) is stopped by validation rows and
-trains as long as ours took. The two smallest tables are five folds, each of which is the test once.
-Writes results/accuracy/<table>.json.
+Run `python -m benchmarks.accuracy.densities` for all tables, or name some: `wine breast-cancer
+magic gas-10k hepmass-5k miniboone-40`. No method is tuned by hand. Every method gets the same rows,
+without the test rows: `AEMDensity` splits them itself, the mixture is chosen on validation rows and
+fitted again on all rows, the width of the kernel is chosen by cross-validation, and the flow
+(zuko's NSF) is stopped by validation rows and trains for as long as `AEMDensity` took. The two
+smallest tables have five folds. Writes results/accuracy/<table>.json.
 
 Several processes can share the work: with `--pieces FOLDER` each writes what it measured there, and
-`--merge FOLDER` puts together what they left. The flow has to be in one process with ours, whose time
-it gets.
+`--merge FOLDER` combines the pieces. The flow must run in the same process as `AEMDensity`, whose
+training time it gets.
 """
 
 import copy
@@ -54,7 +54,7 @@ LEAST_SECONDS = 30.0  # of the flow's training: it needs longer to begin than we
 
 
 def splits(name: str) -> list[Split]:
-    """One split, or five for a table too small to set much of it aside."""
+    """Return one split, or five folds of a small table."""
     if name == "magic":
         x = np.load(data_root() / "adbench" / "22_magic.gamma.npz")["X"].astype(np.float64)
         x = x[np.random.default_rng(0).permutation(len(x))]
@@ -78,7 +78,7 @@ def _folds(x: Array) -> Iterator[Split]:
 
 
 def ours(split: Split, _: float) -> Result:
-    """`AEMDensity` as it comes."""
+    """Fit `AEMDensity` with its defaults."""
     train, validation, test = split
     estimator = AEMDensity().fit(np.concatenate((train, validation)))
     about = estimator.model_.about
@@ -95,7 +95,7 @@ def ours(split: Split, _: float) -> Result:
 
 
 def mixture(split: Split, _: float) -> Result:
-    """Components, shape and ridge chosen on validation rows."""
+    """Fit a Gaussian mixture whose components, shape and ridge are chosen on validation rows."""
     train, validation, test, log_scale = _standardised(split)
     best: tuple[float, dict[str, Any]] = (-math.inf, {})
     for shape in ("full", "tied", "diag"):
@@ -116,19 +116,19 @@ def mixture(split: Split, _: float) -> Result:
 
 
 def kernels(split: Split, _: float) -> Result:
-    """One width for all standardised columns, cross-validated."""
+    """Fit a kernel density whose width for standardised columns is cross-validated."""
     train, validation, test, log_scale = _standardised(split)
     rows = np.concatenate((train, validation))
     some = rows[np.random.default_rng(0).permutation(len(rows))[:BANDWIDTH_ROWS]]
     search = GridSearchCV(KernelDensity(), {"bandwidth": BANDWIDTHS}, cv=5, n_jobs=-1).fit(some)
-    # The best width falls with the number of rows.
+    # The best width decreases with the number of rows.
     width = search.best_params_["bandwidth"] * (len(some) / len(rows)) ** (1 / (rows.shape[1] + 4))
     scores = KernelDensity(bandwidth=width).fit(rows).score_samples(test)
     return scores - log_scale, {"bandwidth": float(width)}
 
 
 def flow(split: Split, seconds: float) -> Result:
-    """zuko's NSF, five transforms of 128 × 128; the epoch of best validation is kept."""
+    """Train zuko's NSF, five transforms of 128 × 128, and keep the best epoch on validation rows."""
     import zuko
 
     train, validation, test, log_scale = _standardised(split)
@@ -170,7 +170,7 @@ def _standardised(split: Split) -> tuple[Array, Array, Array, float]:
 
 
 def told_apart(estimator: AEMDensity, test: Array) -> float:
-    """AUROC of a classifier that sees test rows and as many drawn ones; 0.5 if it cannot."""
+    """Return the AUROC of a classifier that tells test rows from as many samples."""
     drawn = estimator.sample(len(test), random_state=0)
     x = np.concatenate((test, drawn))
     y = np.repeat([0, 1], len(test))
@@ -182,7 +182,7 @@ def told_apart(estimator: AEMDensity, test: Array) -> float:
 
 
 def measure(name: str, methods: list[str]) -> dict[str, Any]:
-    """All methods on one table."""
+    """Measure all methods on one table."""
     table = splits(name)
     record: dict[str, Any] = {"task": name, "splits": len(table), "methods": {}}
     seconds = [0.0] * len(table)
@@ -216,7 +216,7 @@ def measure(name: str, methods: list[str]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure the tables that were asked for."""
+    """Measure the tables named on the command line."""
     parser = arguments_for(__doc__, METHODS, ROOT / "results" / "accuracy")
     parser.add_argument("tables", nargs="*", default=TABLES)
     arguments = parser.parse_args()

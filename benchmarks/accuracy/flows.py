@@ -1,9 +1,9 @@
 """zuko's flows on one of our tables, trained on the same rows and chosen on the same validation rows.
 
-Run `python -m benchmarks.accuracy.flows miniboone --seconds 200` on a GPU. All settings train for that
-long, in processes side by side, as a flow's steps leave a GPU idle most of the time; the learning rate
-falls along half a cosine. Of each family the setting of the best validation score is scored on the test
-rows, once. Writes results/flows/<table>.json.
+Run `python -m benchmarks.accuracy.flows miniboone --seconds 200` on a GPU. All settings train for
+that long, in parallel processes, because the steps of one flow leave a GPU idle most of the time;
+the learning rate follows half a cosine. For each family the setting with the best validation score
+is scored on the test rows, once. Writes results/flows/<table>.json.
 """
 
 import argparse
@@ -67,7 +67,7 @@ class Study:
 
 @dataclass(frozen=True)
 class Fitted:
-    """The weights of best validation, and how they came about."""
+    """The weights with the best validation score, and how they were trained."""
 
     setting: Setting
     weights: dict[str, Tensor]
@@ -76,7 +76,7 @@ class Fitted:
 
 
 def make_flow(setting: Setting, features: int) -> nn.Module:
-    """A flow with fresh weights."""
+    """Build a flow with initial weights."""
     zuko = import_module("zuko")
 
     def activation() -> nn.Module:
@@ -96,7 +96,7 @@ def make_flow(setting: Setting, features: int) -> nn.Module:
 
 @torch.no_grad()
 def scores(flow: Any, rows: Table) -> NDArray[np.float64]:
-    """Log densities of rows."""
+    """Return the log densities of rows."""
     device = next(flow.parameters()).device
     flow.eval()
     parts = torch.from_numpy(rows).to(device).split(2_000)
@@ -115,7 +115,7 @@ def descend(flow: Any, optimiser: torch.optim.Optimizer, rows: Tensor) -> None:
 def fit(
     setting: Setting, train: Table, validation: Table, study: Study, device_name: str
 ) -> Fitted:
-    """Train until time is up or the steps are done; the weights of the best validation are kept."""
+    """Train until the time or the steps are over; keep the weights with the best validation score."""
     torch.manual_seed(study.seed)
     device = choose_device(device_name)
     torch.set_num_threads(1)  # several flows train side by side
@@ -162,7 +162,7 @@ def compare(
     device: str = "auto",
     report: Callable[[str], None] = print,
 ) -> dict[str, Any]:
-    """All settings' validation scores, and the test score of each family's best setting."""
+    """Return all validation scores, and the test score of the best setting of each family."""
     with ProcessPoolExecutor(len(study.settings), get_context("spawn")) as pool:
         futures = [
             pool.submit(fit, setting, train, validation, study, device)
@@ -187,7 +187,7 @@ def compare(
 
 
 def main() -> None:
-    """Train, choose, score, write."""
+    """Train all settings, choose the best, score them and write the result."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("table", choices=(*FULL_TABLES, *SMALL_TABLES))
     parser.add_argument("--seconds", type=float, default=Study.seconds, help="for each setting")

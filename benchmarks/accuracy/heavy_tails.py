@@ -1,9 +1,9 @@
-"""What a heavy-tailed column costs a Gaussian and a Student-t proposal, beside the truth.
+"""Gaps of a Gaussian and a Student-t proposal to the true density of a heavy-tailed column.
 
 Run `python -m benchmarks.accuracy.heavy_tails`; it takes about two minutes of one CPU and writes
-results/accuracy/heavy-tails.json. The second of two columns is a Student-t variable whose location and
-scale depend on the first, so the best possible score is known. Models differ in their proposal alone
-and are scored on the same held-out rows by quadrature.
+results/accuracy/heavy-tails.json. The second of two columns is a Student-t variable whose location
+and scale depend on the first, so the best possible score is known. Models differ in their proposal
+alone and are scored on the same held-out rows by quadrature.
 """
 
 import time
@@ -36,7 +36,7 @@ PROPOSALS = ("mixture", "student_t")
 
 
 def rows_of(count: int, degrees: float, seed: int) -> tuple[Array, Array]:
-    """Rows, and their true log densities."""
+    """Draw rows, and compute their true log densities."""
     rng = np.random.default_rng(seed)
     first, noise = rng.normal(size=count), rng.standard_t(degrees, count)
     location, scale = np.sin(2 * first), np.exp(0.5 * first)
@@ -45,7 +45,7 @@ def rows_of(count: int, degrees: float, seed: int) -> tuple[Array, Array]:
 
 
 def measure(rows: int, degrees: float, proposal: str, seed: int) -> dict[str, Any]:
-    """One model on one table: how far below the truth held-out rows are."""
+    """Fit one model to one table and return the gaps of held-out rows to the truth."""
     train, _ = rows_of(rows, degrees, 3 * seed)
     validation, _ = rows_of(rows // 2, degrees, 3 * seed + 1)
     test, truth = rows_of(TEST, degrees, 3 * seed + 2)
@@ -77,7 +77,7 @@ def measure(rows: int, degrees: float, proposal: str, seed: int) -> dict[str, An
 
 
 def main() -> None:
-    """Both proposals on every table."""
+    """Measure both proposals on every table."""
     set_threads(1)
     started = time.process_time()
     runs = []

@@ -1,7 +1,7 @@
-"""A measurement made in pieces, by as many processes as there are, and put together again.
+"""Measurements that several processes make in pieces, which are then combined.
 
-A piece is one JSON file: what was found, nested dictionaries, and where it comes from. Pieces are put
-together only if they come from the same code, settings, seed and kind of machine.
+A piece is one JSON file with the measurements, as nested dictionaries, and their provenance. Pieces
+are combined only if they come from the same code, settings, seed and kind of machine.
 """
 
 import argparse
@@ -34,18 +34,18 @@ def arguments_for(description: str, methods: Collection[str], out: Path) -> argp
 
 
 def piece(found: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-    """What was found, where it comes from and how long it took."""
+    """Describe what was found, its provenance and the time it took."""
     return {"found": found, "origin": {**origin(), "seconds": round(seconds, 1)}}
 
 
 @cache
 def origin() -> dict[str, Any]:
-    """Where the pieces of this process come from, as it was at first."""
+    """Return the provenance of the pieces of this process, computed once."""
     return {**provenance(FitSettings(), 0, torch.device("cpu")), "processor": processor()}
 
 
 def processor() -> str | None:
-    """The name the CPU gives itself, where the system tells it."""
+    """Return the name of the CPU, if the system knows it."""
     if not CPUINFO.is_file():
         return None
     named = re.search(r"model name\s*: (.*)", CPUINFO.read_text(encoding="utf-8"))
@@ -59,7 +59,7 @@ def write_piece(folder: Path, name: str, made: Mapping[str, Any]) -> None:
 
 
 def merge(pieces: list[dict[str, Any]]) -> dict[str, Any]:
-    """What all pieces found, with their common origin, their commands and their seconds."""
+    """Combine all pieces with their common provenance, their commands and their seconds."""
     if not pieces:
         raise AemError("there are no pieces to put together")
     origins = [piece["origin"] for piece in pieces]
@@ -83,7 +83,7 @@ def merge(pieces: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def read_pieces(folder: Path) -> list[dict[str, Any]]:
-    """All pieces of a folder, in the order of their names."""
+    """Read all pieces of a folder, in the order of their names."""
     return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
 
 

@@ -1,7 +1,7 @@
-"""Three rivals on a small table: a neural spline flow, a Gaussian mixture, a kernel density.
+"""Three other methods for small tables: neural spline flow, Gaussian mixture, kernel density.
 
 Each is fitted on the training rows and chosen on the validation rows, and returns log densities of
-any rows in the units they came in.
+any rows in their original units.
 """
 
 import copy
@@ -27,7 +27,7 @@ BANDWIDTHS = tuple(float(h) for h in np.geomspace(0.02, 2.0, 25))
 
 
 def gaussian_mixture(splits: TableSplits, seed: int = 0) -> tuple[LogProb, dict[str, Any]]:
-    """Full covariances; components and ridge chosen on validation."""
+    """Fit a mixture with full covariances; validation rows choose its components and ridge."""
     from sklearn.mixture import GaussianMixture
 
     best, best_score, chosen = None, -math.inf, {}
@@ -44,7 +44,7 @@ def gaussian_mixture(splits: TableSplits, seed: int = 0) -> tuple[LogProb, dict[
 
 
 def kernel_density(splits: TableSplits) -> tuple[LogProb, dict[str, Any]]:
-    """Gaussian kernels of one width in standardised columns, the width chosen on validation."""
+    """Fit Gaussian kernels in standardised columns, whose width is chosen on validation rows."""
     train = torch.from_numpy(splits.train).double()
     scale = train.std(0)
     centres = train / scale
@@ -80,7 +80,7 @@ def spline_flow(
     learning_rate: float = 1e-3,
     report: Callable[[str], None] = print,
 ) -> tuple[LogProb, dict[str, Any]]:
-    """zuko's NSF: five transforms of 128 × 128; the epoch of best validation is kept."""
+    """Train zuko's NSF, five transforms of 128 × 128, and keep the best epoch on validation rows."""
     import zuko
 
     torch.manual_seed(seed)

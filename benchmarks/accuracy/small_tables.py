@@ -1,9 +1,9 @@
-"""Our `best` against three rivals on the same splits of a small table.
+"""Compare the preset `best` with three other methods on the same splits of a small table.
 
-Run `python -m benchmarks.accuracy.small_tables gas-10k --ours runs/gas-10k`. Ours is trained and scored
-in the folder, or read from it if `aem reproduce gas-10k --preset best --out runs/gas-10k` has been
-there; the rivals (`rivals.py`) are fitted on the spot. Everything is chosen on validation rows. Writes
-results/small_tables/<table>.json.
+Run `python -m benchmarks.accuracy.small_tables gas-10k --ours runs/gas-10k`. Our model is trained
+and scored in the folder, or read from it if `aem reproduce gas-10k --preset best --out
+runs/gas-10k` wrote it; the other methods (`rivals.py`) are fitted each time. All choices are made
+on validation rows. Writes results/small_tables/<table>.json.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from benchmarks.places import ROOT
 
 
 def described(log_prob: LogProb, splits: TableSplits) -> dict[str, Any]:
-    """Validation mean and the summary of the test rows."""
+    """Return the mean of validation rows and the summary of test rows."""
     test = summarise(torch.from_numpy(log_prob(splits.test)))
     return {
         "validation_log_prob": float(log_prob(splits.validation).mean()),
@@ -37,7 +37,7 @@ def described(log_prob: LogProb, splits: TableSplits) -> dict[str, Any]:
 
 
 def ours(name: str, folder: Path, settings: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Our metrics, and their summary in the form of the rivals'."""
+    """Return our metrics, and their summary in the form of the other methods."""
     with ProgressDisplay() as progress:
         run = run_table(
             table_experiment(name, "best", None, settings), "best", folder, report=progress
@@ -62,7 +62,7 @@ def ours(name: str, folder: Path, settings: list[str]) -> tuple[dict[str, Any], 
 
 
 def main() -> None:
-    """Four models, one file."""
+    """Measure four models and write one file."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("table", choices=SMALL_TABLES)
     parser.add_argument("--ours", type=Path, required=True, help="folder of our run")

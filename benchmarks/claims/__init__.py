@@ -1,1 +1,1 @@
-"""What the documentation and the paper state, measured: trials, exactness, precision, seeds."""
+"""Measurements behind statements of the documentation: trials, exactness, precision, seeds."""

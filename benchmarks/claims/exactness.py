@@ -1,8 +1,9 @@
-"""How exact are scores and samples? Everything the exactness page of the docs claims, measured.
+"""How exact are scores and samples? The measurements of docs/exactness.md.
 
     python -m benchmarks.claims.exactness --out results/exactness/plane.json NAME=MODEL …
 
-NAME is a plane task, MODEL its model file. The comb model, the hard case, is trained here.
+NAME is a task in the plane and MODEL its model file. The model of thousands of narrow modes (the
+comb) is trained here.
 """
 
 import argparse
@@ -39,7 +40,7 @@ PIECES = 1024  # SciPy integrates between this many quantiles: it knows nothing 
 
 
 def held_out(task: str, model: AEM, count: int, seed: int) -> Conditionals:
-    """p(x2 | x1) of fresh rows; as in the paper, not the marginal p(x1), which all rows share."""
+    """Return p(x2 | x1) of new rows; the marginal p(x1) is the same for all rows, as in the paper."""
     rows = torch.from_numpy(plane_task(task).sample(count, seed)).double().to(DEVICE)
     exact = model.in_double()
     flat = exact.conditionals(exact.standardise(rows)).flatten()
@@ -47,7 +48,7 @@ def held_out(task: str, model: AEM, count: int, seed: int) -> Conditionals:
 
 
 def scipy_log_z(conditionals: Conditionals) -> Tensor:
-    """log Z by SciPy's adaptive tanh-sinh rule in x, which shares nothing with ours but the energy."""
+    """Return log Z by SciPy's tanh-sinh rule in x, which has only the energy in common with ours."""
     edges = torch.linspace(0, 1, PIECES + 1, dtype=torch.float64, device=DEVICE)
     edges = edges.clamp(1e-17, 1 - 1e-16)
     parts = []
@@ -74,7 +75,7 @@ def scipy_log_z(conditionals: Conditionals) -> Tensor:
 
 
 def against_scipy(task: str, model: AEM, count: int) -> dict[str, Any]:
-    """Default scores against SciPy on many conditionals."""
+    """Compare default scores with SciPy's rule on many conditionals."""
     conditionals = held_out(task, model, count, seed=11)
     ours = normalizer(conditionals, Quadrature(), tolerance=1e-3 / 2)
     error = (ours.log_z - scipy_log_z(conditionals)).abs()
@@ -89,7 +90,7 @@ def against_scipy(task: str, model: AEM, count: int) -> dict[str, Any]:
 
 
 def equal_accuracy(task: str, model: AEM, count: int = 250) -> dict[str, Any]:
-    """Nodes our rule needs for the root-mean-square error of the paper's 20,000 samples."""
+    """Find the nodes that match the root-mean-square error of the paper's 20,000 samples."""
     conditionals = held_out(task, model, count, seed=12)
     truth = normalizer(conditionals, Quadrature(), tolerance=1e-6).log_z
 
@@ -119,7 +120,7 @@ def equal_accuracy(task: str, model: AEM, count: int = 250) -> dict[str, Any]:
 
 
 def seven_figures(task: str, model: AEM, count: int = 20) -> dict[str, Any]:
-    """Trapezoid rule in x, quadrature in quantiles, and the CDF at +∞ times Z."""
+    """Compare the trapezoid rule in x, quadrature in quantiles, and the CDF at +∞ times Z."""
     conditionals = held_out(task, model, count, seed=13)
     ours = normalizer(conditionals, Quadrature(max_nodes=2**22), tolerance=3e-8, keep_panels=True)
     truth = trapezoid_log_z(conditionals, memory=MEMORY)
@@ -134,7 +135,7 @@ def seven_figures(task: str, model: AEM, count: int = 20) -> dict[str, Any]:
 
 
 def grid_integral(task: str, model: AEM, points: int = 2048) -> float:
-    """∫ p over a fine grid of the task's window, widened so that nothing is cut off."""
+    """Integrate p over a fine grid that is wider than the window of the task."""
     window = plane_task(task).bounds
     if not model.head.bounded:
         (a, b), (c, d) = window
@@ -145,7 +146,7 @@ def grid_integral(task: str, model: AEM, points: int = 2048) -> float:
 
 
 def pit_uniformity(model: AEM, seeds: int = 20, rows: int = 1_000) -> dict[str, Any]:
-    """Kolmogorov–Smirnov p-values of PIT values of exact and inverse samples, seed by seed."""
+    """Return Kolmogorov–Smirnov p-values of PIT values of exact and inverse samples, by seed."""
     result: dict[str, Any] = {"seeds": seeds, "rows": rows}
     for method in ("exact", "inverse"):
         p_values = []
@@ -163,7 +164,7 @@ def pit_uniformity(model: AEM, seeds: int = 20, rows: int = 1_000) -> dict[str, 
 
 
 def comb_rows(count: int, seed: int) -> np.ndarray:
-    """A smooth column, and one whose values lie on a comb: steps of 0.002, noise 0.001 wide."""
+    """Draw a smooth column, and one on a grid with steps of 0.002 plus noise of deviation 0.001."""
     rng = np.random.default_rng(seed)
     first = rng.normal(size=count)
     smooth = 0.6 * first + 0.8 * rng.normal(size=count)
@@ -171,7 +172,7 @@ def comb_rows(count: int, seed: int) -> np.ndarray:
 
 
 def gauss_legendre(flat: Conditionals, panels: int) -> Tensor:
-    """log Z by ten Gauss–Legendre nodes in each of many equal panels in x; nothing adaptive."""
+    """Return log Z by ten Gauss–Legendre nodes in each of many equal panels in x."""
     points, shares = np.polynomial.legendre.leggauss(10)
     places = torch.from_numpy(
         (np.arange(panels)[:, None] + 0.5 * (1 + points)).reshape(-1) / panels
@@ -193,7 +194,7 @@ def gauss_legendre(flat: Conditionals, panels: int) -> Tensor:
 
 
 def comb_model(steps: int, file: Path | None) -> AEM:
-    """A model of the comb: trained here, or read from the file an earlier run has left."""
+    """Train a model of the comb, or read it from the file of an earlier run."""
     if file is not None and file.is_file():
         return load_model(file, DEVICE).requires_grad_(False)
     train = comb_rows(2_000_000, 0)
@@ -211,10 +212,10 @@ def comb_model(steps: int, file: Path | None) -> AEM:
 
 
 def comb(model: AEM, scored: int = 200) -> dict[str, Any]:
-    """The hard case: the default score against 200,000 nodes a conditional.
+    """Compare default scores of the comb with a reference of 200,000 nodes per conditional.
 
-    Where they differ by half of the stated error, the reference is taken again with 800,000 nodes: a
-    rule that is not adaptive can be off itself.
+    Where they differ by half of the stated error, the reference is computed again with 800,000
+    nodes, because a rule that is not adaptive can be wrong itself.
     """
     rows = torch.from_numpy(comb_rows(scored, 2)).to(DEVICE)
     started = time.monotonic()
@@ -254,7 +255,7 @@ def comb(model: AEM, scored: int = 200) -> dict[str, Any]:
 
 
 def plain_sample(model: AEM, rows: int) -> Tensor:
-    """The paper's way: D full passes, 100 proposals each."""
+    """Draw rows as in the paper, with D full passes and 100 proposals each."""
     z = torch.zeros(rows, model.config.features, device=DEVICE)
     for d in range(model.config.features):
         outputs = torch.cat([model.arnn(part) for part in z.split(2048)])
@@ -269,11 +270,11 @@ def plain_sample(model: AEM, rows: int) -> Tensor:
 
 @torch.no_grad()
 def sampling_speed(rows: int = 10_000) -> dict[str, Any]:
-    """Exact sampling against the plain way at D = 21, H = 512, in one run."""
+    """Measure exact sampling and sampling by D full passes at D = 21, H = 512, in one run."""
     torch.manual_seed(0)
     config = ModelConfig(features=21, hidden=512, components=20, frequencies=8)
     model = AEM(config).to(DEVICE).eval()
-    # Blocks start at zero; give them weights, so that the energies are not all alike.
+    # Blocks are zero at initialisation; random weights make the energies differ.
     for block in (*model.arnn.blocks, *model.energy.blocks):
         torch.nn.init.normal_(block.second.weight, std=0.05)
 
@@ -293,7 +294,7 @@ def sampling_speed(rows: int = 10_000) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure and write."""
+    """Measure everything and write the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("models", nargs="*", help="TASK=MODEL")
     parser.add_argument("--out", type=Path, required=True)

@@ -1,7 +1,8 @@
-"""Are the data right? What a Gaussian scores on them, and on BSDS300 with other validation pictures.
+"""Check the preparation of the data by the scores of a Gaussian.
 
-Run `python -m benchmarks.claims.gaussian`. A Gaussian with full covariance has nothing to tune, so on
-data prepared as MAF's it scores what MAF published for it.
+Run `python -m benchmarks.claims.gaussian`. A Gaussian with full covariance has nothing to tune, so
+on data prepared as by MAF its score must be the published one. On BSDS300 it is also fitted with
+other choices of the validation pictures.
 """
 
 import argparse
@@ -26,7 +27,7 @@ from aem.evaluation.summary import two_standard_errors
 
 @dataclass(frozen=True)
 class Study:
-    """How many splits of how many patches."""
+    """The number of splits and of patches."""
 
     random_splits: int = 30
     first_seed: int = 42  # of the random split that BSDS300 had first
@@ -34,14 +35,14 @@ class Study:
 
 
 def gaussian_scores(train: Table, test: Table) -> np.ndarray:
-    """Log densities of test rows under the Gaussian with the training rows' moments."""
+    """Return log densities of test rows under the Gaussian with the moments of training rows."""
     rows = train.astype(np.float64)
     scores: np.ndarray = multivariate_normal(rows.mean(0), np.cov(rows.T)).logpdf(test)
     return scores
 
 
 def splits_of_pictures(folder: Path, study: Study) -> dict[str, Any]:
-    """Scores of test and validation patches, for several choices of the validation pictures."""
+    """Score test and validation patches for several choices of the validation pictures."""
     rng = np.random.default_rng(0)
     train, test = (
         [bsds300.draw_patches([picture], study.patches, rng) for picture in pictures]
@@ -74,7 +75,7 @@ def splits_of_pictures(folder: Path, study: Study) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure and write."""
+    """Measure everything and write the result."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, default=Path("results/experiments/gaussian.json"))
     arguments = parser.parse_args()

@@ -1,9 +1,9 @@
-"""Are the patches of BSDS300 as hard as MAF's? What MAF's MADE with mixtures scores on them.
+"""Compare our patches of BSDS300 with MAF's by the score of MAF's MADE with mixtures.
 
-Run `python -m benchmarks.claims.made`, on a GPU. Networks and training are as MAF had them: one or two
-hidden layers of 512 or 1,024 units, ten Gaussians a conditional, patches as they are, Adam with a
-constant learning rate, stopped when thirty epochs have brought nothing. The best on validation rows is
-scored on test rows.
+Run `python -m benchmarks.claims.made` on a GPU. Networks and training are those of MAF: one or two
+hidden layers of 512 or 1,024 units, ten Gaussians per conditional, patches without standardisation,
+and Adam with a constant learning rate, stopped after thirty epochs without improvement. The network
+with the best validation score is scored on test rows.
 """
 
 import argparse
@@ -66,7 +66,7 @@ class MixtureMade(nn.Module):
         nn.init.normal_(self.final.bias)
 
     def parameters_of(self, x: Tensor) -> Tensor:
-        """What the conditionals of rows are made of [rows, features, 3, components]."""
+        """Return the parameters of the conditionals [rows, features, 3, components]."""
         h = x
         for layer in self.inner:
             h = layer(h).relu()
@@ -82,12 +82,12 @@ class MixtureMade(nn.Module):
 
 @torch.no_grad()
 def scores(model: MixtureMade, rows: Tensor) -> Tensor:
-    """Log densities, block by block."""
+    """Return log densities, computed in blocks of rows."""
     return torch.cat([model(some) for some in rows.split(10_000)]).double()
 
 
 class MadeStep(EagerStep):
-    """A step of MAF's training; all are alike."""
+    """A step of MAF's training."""
 
     def __init__(self, model: MixtureMade, rows: Tensor, study: Study) -> None:
         self.model, self.rows = model, rows
@@ -100,10 +100,10 @@ class MadeStep(EagerStep):
         )
 
     def phase(self, step: int) -> None:
-        """There is one only."""
+        """Return the only phase of this training."""
 
     def set_schedule(self, step: int) -> None:
-        """Nothing depends on the step's number."""
+        """Do nothing: no setting depends on the step."""
 
     def run(self, indices: Tensor, phase: Hashable) -> Tensor:
         """Train on one batch."""
@@ -115,7 +115,7 @@ class MadeStep(EagerStep):
 
 
 def train(model: MixtureMade, rows: Tensor, validation: Tensor, study: Study) -> TrainingState:
-    """Train until validation is no better for a while, and leave the best weights."""
+    """Train until the validation score stops improving, and restore the best weights."""
     batches = len(rows) // study.batch_size  # an epoch
     plan = TrainConfig(
         steps=study.epochs * batches, validate_every=batches, patience=study.patience
@@ -144,7 +144,7 @@ def train(model: MixtureMade, rows: Tensor, validation: Tensor, study: Study) ->
 
 
 def main() -> None:
-    """Measure and write."""
+    """Measure everything and write the result."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, default=Path("results/experiments/made.json"))
     parser.add_argument("--hidden", type=int, nargs="+", default=Study.hidden)

@@ -1,10 +1,9 @@
-"""Which settings suit MINIBOONE? A list of trials, judged on validation rows; no test row is read.
+"""Trials of settings for MINIBOONE, compared on validation rows; no test row is read.
 
-Run `python -m benchmarks.claims.miniboone_trials --seconds 480` on a GPU; with `--members 6 --top 2`
-the best two are then trained in six column orders each, and the mixtures are compared. A trial that
-would not end in time is not begun, and one that is in the file is not run again: give the same command
-once more.
-Writes results/experiments/miniboone.json.
+Run `python -m benchmarks.claims.miniboone_trials --seconds 480` on a GPU; with `--members 6 --top
+2` the best two are then trained in six column orders each, and the mixtures are compared. A trial
+that would exceed the time limit is not started, and one that is in the file is not run again; give
+the same command again to continue. Writes results/experiments/miniboone.json.
 """
 
 import argparse
@@ -37,7 +36,7 @@ BASE: Final = {
     "train.validate_every": "500",
     "ensemble.members": "1",
 }
-# What each trial changes, the most promising first.
+# The settings that each trial changes, the most promising trials first.
 TRIALS: Final = {
     "base": "",
     "weight decay 1": "train.weight_decay=1.0",
@@ -60,35 +59,35 @@ TRIALS: Final = {
 
 
 def settings_of(name: str, *further: str) -> list[str]:
-    """A trial's settings, as the command line has them; later ones replace earlier ones."""
+    """Return the settings of a trial as on the command line; later ones replace earlier ones."""
     pairs = (text.split("=", 1) for text in (*TRIALS[name].split(), *further))
     return [f"{key}={value}" for key, value in {**BASE, **dict(pairs)}.items()]
 
 
 class Budget:
-    """Seconds for all trials; the longest so far tells how long the next may take."""
+    """The time for all trials; the longest trial so far predicts the next."""
 
     def __init__(self, seconds: float) -> None:
         self.end, self.longest = time.monotonic() + seconds, 0.0
 
     def suffices(self, times: float = 1.0) -> bool:
-        """Whether a trial as long as some of the longest can still end in time."""
+        """Return whether a trial as long as the longest so far can still end in time."""
         return time.monotonic() + times * self.longest <= self.end
 
     def run(self, trials: Trials, settings: list[str]) -> None:
-        """Run a trial, or find it in the file."""
+        """Run a trial, or read it from the file."""
         began = time.monotonic()
         trials.score(settings)
         self.longest = max(self.longest, time.monotonic() - began)
 
 
 def found(trials: Trials, settings: list[str]) -> dict[str, Any] | None:
-    """The trial of some settings, if it has run."""
+    """Return the trial of some settings, if it was run."""
     return next((trial for trial in trials.trials if trial["settings"] == settings), None)
 
 
 def table(rows: list[tuple[str, dict[str, Any]]]) -> str:
-    """Trials from the best to the worst."""
+    """Return a table of the trials from the best to the worst."""
     lines = [
         f"{'trial':32s} {'validation':>10s} {'proposal':>10s} {'best step':>9s} {'seconds':>7s}"
     ]
@@ -128,7 +127,7 @@ def run(out: Path, seconds: float, members: int, top: int, further: list[str]) -
 
 
 def main() -> None:
-    """Run what there is time for and print the table."""
+    """Run the trials for which there is time and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--seconds", type=float, default=480.0, help="for all trials together")
     parser.add_argument("--members", type=int, default=1, help="column orders of a mixture")

@@ -1,4 +1,4 @@
-"""Does mixed precision learn as fast as float32? The two validation curves of POWER, side by side.
+"""Validation curves of POWER in mixed precision and in float32.
 
 Run `python -m benchmarks.claims.precision` on a GPU; it writes results/precision/power.json.
 """
@@ -22,7 +22,7 @@ PRECISIONS = ("bfloat16", "float32")
 
 
 def curve(config: TableConfig, seed: int) -> dict[str, Any]:
-    """Train once; validation log-likelihoods by step, and the seconds it took."""
+    """Train once and return validation log-likelihoods by step, and the time."""
     splits = load_splits(config.task)
     torch.manual_seed(seed)
     model = AEM.for_data(config.model, splits.train)
@@ -37,7 +37,7 @@ def curve(config: TableConfig, seed: int) -> dict[str, Any]:
 
 
 def draw(runs: list[dict[str, Any]], path: Path) -> None:
-    """The curves, as a picture."""
+    """Draw the curves."""
     figure, (axes,) = new_figure(6.4, 3.6, 1)
     styles = {"bfloat16": ("tab:blue", "-"), "float32": ("tab:orange", "--")}
     for run in runs:
@@ -53,7 +53,7 @@ def draw(runs: list[dict[str, Any]], path: Path) -> None:
 
 
 def main() -> None:
-    """Both precisions, same seeds, same batches; written after each run."""
+    """Train in both precisions with the same seeds and batches, and write after each run."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, default=Path("results/precision/power.json"))
     parser.add_argument("--steps", type=int, default=20_000)

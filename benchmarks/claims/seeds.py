@@ -1,4 +1,4 @@
-"""Do the plane tasks train from any seed? Twenty of them, none left out.
+"""The gaps of the tasks in the plane for twenty seeds.
 
 Run `python -m benchmarks.claims.seeds --out results/seeds/fast.json --processes 10`.
 """
@@ -28,7 +28,7 @@ TOLERANCE = 1e-2  # nats a row: enough to tell a fit from a failure
 
 
 def gap_of(task_name: str, seed: int) -> tuple[float, float]:
-    """Train one model; its distance from the best possible, and its least likely test row."""
+    """Train one model and return its gap and its least likely test row."""
     task = plane_task(task_name)
     config = experiment(task_name, "fast", None, [f"train.seed={seed}"])
     train, validation = task.sample(1_000_000, 3 * seed), task.sample(2_000, 3 * seed + 1)
@@ -44,14 +44,14 @@ def gap_of(task_name: str, seed: int) -> tuple[float, float]:
 
 
 def work(worker: int, workers: int) -> None:
-    """One worker's share, a JSON line a run."""
+    """Run the share of one worker and print one JSON line per run."""
     for job in range(worker, len(TASKS) * SEEDS, workers):
         task, seed = TASKS[job % len(TASKS)], job // len(TASKS)
         print(json.dumps([task, seed, *gap_of(task, seed)]), flush=True)
 
 
 def main() -> None:
-    """Share the runs among processes and gather them."""
+    """Divide the runs among processes and collect the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--processes", type=int, default=1)

@@ -1,10 +1,9 @@
-"""The test suite under other instructions, numbers of threads and loads, one after the other.
+"""Run the test suite with other instructions, numbers of threads and loads.
 
     python -m benchmarks.claims.suite_settings [NAME …] [--workers 2]
 
 Writes results/tests/settings.json after every run: what failed, and how long it took. The
-instructions are those that PyTorch, MKL and OpenBLAS let a user choose; a processor has no others
-than its own.
+instructions are those that PyTorch, MKL and OpenBLAS let a user choose on this processor.
 """
 
 import argparse
@@ -45,7 +44,7 @@ OLDEST = {
 
 @dataclass(frozen=True)
 class Setting:
-    """How the suite is run."""
+    """How to run the test suite once."""
 
     name: str
     environment: dict[str, str] = field(default_factory=dict)
@@ -54,7 +53,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Workers:
-    """Of pytest."""
+    """The number of pytest's workers."""
 
     workers: int
 
@@ -74,7 +73,7 @@ SETTINGS = (
 
 
 def run(setting: Setting, workers: int) -> dict[str, Any]:
-    """What the suite says."""
+    """Run the suite and return its results."""
     kept = {name: value for name, value in os.environ.items() if not VARIABLES.match(name)}
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
@@ -106,7 +105,7 @@ def run(setting: Setting, workers: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run the suite under each setting asked for, or all."""
+    """Run the suite in the settings named on the command line, or in all."""
     known = {setting.name: setting for setting in SETTINGS}
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("names", nargs="*", help=f"of {', '.join(known)}; default: all")

@@ -1,9 +1,10 @@
-"""Try settings on a table and record what each gives on validation rows; test rows are not looked at.
+"""Try settings on a table and record their validation scores; test rows are not read.
 
 Run `python -m benchmarks.claims.tune gas-10k --try "model.dropout=0.2 train.steps=2000" --try "…"`:
-each --try is a list of settings laid over the preset. With --seconds it then walks by itself: from the
-best trial so far one setting is moved up or down its ladder, and the move is kept if validation
-says so. Trials are added to results/experiments/<table>.json; one that is there is not run again.
+each --try is a list of settings that replace those of the preset. With --seconds a coordinate
+search follows: starting from the best trial, one setting is moved up or down its ladder, and the
+move is kept if the validation score improves. Trials are added to results/experiments/<table>.json;
+one that is there is not run again.
 """
 
 import argparse
@@ -30,7 +31,7 @@ from aem.tables.model import TableModel
 from aem.tables.scores import TableScores
 from benchmarks.places import ROOT
 
-# What a walk may change, coarse enough that a step is worth its time; the first have most to say.
+# The values that the search may try, with the most important settings first.
 LADDERS: dict[str, tuple[float, ...]] = {
     "model.dropout": (0.0, 0.1, 0.2, 0.3, 0.4, 0.5),
     "train.steps": (750, 1500, 3000, 6000, 12000),
@@ -49,7 +50,7 @@ SAMPLES = 200  # draws a conditional in the score of a mixture: rough, and the s
 
 
 def mixture_score(members: list[TableModel], splits: TableSplits, rows: int) -> float:
-    """Mean validation log density of the mixture of some members, by importance sampling."""
+    """Return the mean validation log density of a mixture of members, by importance sampling."""
     scores = TableScores(tuple(members))
     x = torch.from_numpy(splits.validation[:rows]).to(scores.device)
     parts = [scores.importance(some, SAMPLES, first) for first, some in enumerate(x.split(256))]
@@ -57,7 +58,7 @@ def mixture_score(members: list[TableModel], splits: TableSplits, rows: int) -> 
 
 
 def attempt(config: TableConfig, preset: str, splits: TableSplits) -> dict[str, Any]:
-    """Train all members without leaving files, and score them."""
+    """Train all members without writing files, and score them."""
     started = time.monotonic()
     count = config.ensemble.members
     orders = column_orders(len(splits.columns), count, config.train.seed)
@@ -91,7 +92,7 @@ class Trials:
         self.trials = json.loads(out.read_text())["trials"] if out.is_file() else []
 
     def score(self, settings: list[str]) -> float:
-        """The validation score of some settings, from the file or from a run."""
+        """Return the validation score of some settings, from the file or from a new run."""
         config = table_experiment(self.table, self.preset, None, [*self.base, *settings])
         plain = json.loads(json.dumps(to_mapping(config)))
         for trial in self.trials:
@@ -110,7 +111,7 @@ class Trials:
         return value_of(trial)
 
     def walk(self, here: dict[str, float], seconds: float) -> None:
-        """One setting after the other, a rung up or down, as long as there is time."""
+        """Move one setting after the other up or down its ladder while there is time."""
         started = time.monotonic()
         best = self.score(as_settings(here))
         improved = True
@@ -134,24 +135,24 @@ class Trials:
 
 
 def value_of(trial: dict[str, Any]) -> float:
-    """What a trial is judged by."""
+    """Return the score by which trials are compared."""
     value = trial.get("mixture_validation_log_prob", trial.get("validation_log_prob"))
     return -math.inf if value is None else float(value)
 
 
 def starting_point(config: TableConfig) -> dict[str, float]:
-    """Where the ladders' settings stand."""
+    """Return the values of the searched settings in a configuration."""
     plain = to_mapping(config)
     return {key: plain[key.split(".")[0]][key.split(".")[1]] for key in LADDERS}
 
 
 def as_settings(values: dict[str, float]) -> list[str]:
-    """As the command line has them."""
+    """Write settings as on the command line."""
     return [f"{key}={value}" for key, value in values.items()]
 
 
 def main() -> None:
-    """Run the trials asked for, then walk."""
+    """Run the trials named on the command line, and then the search."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("table")
     parser.add_argument("--preset", default="best")

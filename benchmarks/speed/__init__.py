@@ -1,1 +1,1 @@
-"""How fast training, scoring and sampling are, beside other implementations and busy neighbours."""
+"""Speed of training, scoring and sampling, alone and beside busy processes."""

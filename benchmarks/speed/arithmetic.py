@@ -1,16 +1,16 @@
-"""How much arithmetic a training step is, and how fast the device multiplies at best.
+"""The arithmetic of a training step, and the highest rate of the device.
 
-Matrix products of our step, forward, in multiply-adds (E numbers stand for a scalar, O = 3K + C
-outputs a conditional, L and M residual blocks, G units of the energy network):
+Matrix products of our step, forward, in multiply-adds (E inputs per scalar, O = 3K + C outputs per
+conditional, L and M residual blocks, G units of the energy network):
 
     ARNN   B · (D·E·H + 2L·H² + H·D·O)
     γ      B · D · C·G
     ENN    B · D · S · (E·G + 2M·G² + G)
 
-A multiply-add is two operations. Backward every product has two of its size, one for the weights
-and one for the inputs, except the first layer of either network, whose inputs need no gradient.
-Masked weights count as if they were not masked: that is what a dense product computes. Elementwise
-work counts as nothing.
+A multiply-add is two operations. In the backward pass every product has two of its size, one for
+the weights and one for the inputs, except the first layer of either network, whose inputs need no
+gradient. Masked weights are counted, as a dense product computes them too. Elementwise operations
+are not counted.
 """
 
 import time
@@ -24,7 +24,7 @@ CEILING_SECONDS = 1.0
 
 
 def step_flops(config: ModelConfig, batch: int, nodes: int) -> int:
-    """Floating-point operations of the matrix products in one training step."""
+    """Return the floating-point operations of the matrix products in one training step."""
     d, h, g, c = config.features, config.hidden, config.energy_hidden, config.gamma
     e = 1 + 2 * config.frequencies
     outputs = 3 * config.components + c
@@ -36,7 +36,7 @@ def step_flops(config: ModelConfig, batch: int, nodes: int) -> int:
 
 
 def product_ceiling(device: torch.device) -> float:
-    """Operations a second of a large bf16 matrix product, measured: the best of many."""
+    """Measure the operations per second of a large bf16 matrix product, the best of many."""
     a, b = (
         torch.randn(CEILING_SIZE, CEILING_SIZE, device=device, dtype=torch.bfloat16)
         for _ in range(2)

@@ -1,9 +1,9 @@
-"""How fast? Ours beside the textbook and zuko's flows, in one run.
+"""Compare the speed of this library with a plain implementation and with zuko's flows, in one run.
 
     python -m benchmarks.speed.compare [--device cuda] [--quick] [--parts step,scaling,score,sample]
 
-Prints tables and writes results/bench/<device>.json after every measurement, so that a run that is
-cut short keeps what it has. What does not fit into the time allowed is listed as skipped.
+Prints tables and writes results/bench/<device>.json after every measurement, so that an
+interrupted run keeps its results. Measurements that exceed the time limit are listed as skipped.
 """
 
 import argparse
@@ -40,7 +40,7 @@ MOST_ROWS = {"cpu": 2**13, "cuda": 2**17}
 
 
 def slug(device: torch.device) -> str:
-    """A file name for the device."""
+    """Return a file name for the device."""
     if device.type == "cpu":
         return "cpu"
     name = torch.cuda.get_device_name(device).lower().removeprefix("nvidia ")
@@ -48,7 +48,7 @@ def slug(device: torch.device) -> str:
 
 
 class Bench:
-    """A run: what is measured goes into the result file at once."""
+    """A run of the benchmark, which writes each measurement to the result file at once."""
 
     def __init__(self, device: torch.device, out: Path, *, quick: bool, allowed: float) -> None:
         self.device, self.out, self.quick, self.allowed = device, out, quick, allowed
@@ -65,7 +65,7 @@ class Bench:
         }
 
     def record(self, where: str, entry: dict[str, Any]) -> None:
-        """Add an entry, write the file, and say so."""
+        """Add an entry, write the file and print a line."""
         self.result[where].append(entry)
         self.result["seconds"] = time.monotonic() - self.started
         write_json(self.out, self.result)
@@ -73,11 +73,11 @@ class Bench:
         self.console.print(" ".join(f"{k}={_short(v)}" for k, v in shown.items()), highlight=False)
 
     def late(self) -> bool:
-        """Whether the time for everything is spent."""
+        """Return whether the total time is used up."""
         return time.monotonic() - self.started > self.allowed
 
     def compare(self, part: str, names: Sequence[str], shape: Shape) -> None:
-        """Some implementations at one shape."""
+        """Measure some implementations at one shape."""
         about: dict[str, Any] = {
             "shape": shape.name,
             "features": shape.features,
@@ -110,7 +110,7 @@ class Bench:
             torch.cuda.empty_cache()
 
     def effort(self, part: str) -> Effort:
-        """How long a measurement of this part may last."""
+        """Return how long a measurement of this part may take."""
         together = 10 if self.device.type == "cuda" and part in ("step", "scaling") else 1
         seconds = EACH[self.device.type][part]
         return (
@@ -118,7 +118,7 @@ class Bench:
         )
 
     def step(self, contenders: Sequence[Contender]) -> list[dict[str, Any]]:
-        """Milliseconds a training step; for ours, its arithmetic against the ceiling."""
+        """Measure milliseconds per training step; for ours also its share of the ceiling."""
         warm_up = 8 if self.device.type == "cuda" else 1  # the graph is captured in the fourth
         calls = [call for contender in contenders if (call := contender.step()) is not None]
         timings = measure_in_turns(calls, self.device, self.effort("step"), warm_up=warm_up)
@@ -133,7 +133,7 @@ class Bench:
         return entries
 
     def score(self, contenders: Sequence[Contender]) -> list[dict[str, Any]]:
-        """Rows scored per second, to the accuracy the implementation states."""
+        """Measure rows scored per second."""
         return [self._score(contender) for contender in contenders]
 
     def _score(self, contender: Contender) -> dict[str, Any]:
@@ -157,7 +157,7 @@ class Bench:
         }
 
     def sample(self, contenders: Sequence[Contender]) -> list[dict[str, Any]]:
-        """Rows drawn per second."""
+        """Measure rows drawn per second."""
         return [self._sample(contender) for contender in contenders]
 
     def _sample(self, contender: Contender) -> dict[str, Any]:
@@ -174,7 +174,7 @@ class Bench:
         return {**_timed(timing), "rows": rows, "rows_per_second": rows / timing.seconds}
 
     def scale(self) -> None:
-        """Exponents."""
+        """Measure the exponents of the cost."""
         effort = self.effort("scaling")
         for letter in ("D", "B", "S"):
             if not self.late():
@@ -183,7 +183,7 @@ class Bench:
             self.record("scaling", row_scaling(self.device, effort))
 
     def show(self) -> None:
-        """The tables."""
+        """Print the tables."""
         columns = {
             "step": ("ms", "a training step, ms", True),
             "score": ("rows_per_second", "rows scored per second", False),
@@ -260,14 +260,14 @@ def _chosen(text: str, known: Any, what: str, parser: argparse.ArgumentParser) -
 
 
 def worth_comparing(part: str, name: str, shape: str) -> bool:
-    """Flows train on another loss; compiling takes a minute a shape, and two tell enough."""
+    """Return whether to measure: flows have another loss, and compiling is measured at two shapes."""
     if name == "ours torch.compile":
         return part == "step" and shape in COMPILED
     return part != "step" or not name.startswith("zuko")
 
 
 def main() -> None:
-    """Measure, write and show."""
+    """Measure everything, write the result and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--device", default="auto")
     parser.add_argument("--shapes", default=",".join(SHAPES))
@@ -294,8 +294,8 @@ def main() -> None:
         if part == "scaling":
             bench.scale()
             continue
-        # Steps take turns on a processor, which others may slow at times; on a GPU, where all is
-        # steady, each is alone, so that its memory is its own.
+        # Steps take turns on a CPU, which other processes may slow down; on a GPU each runs alone, so
+        # that its memory can be measured.
         together = part == "step" and device.type == "cpu"
         for shape in shapes:
             compared = [name for name in names if worth_comparing(part, name, shape)]

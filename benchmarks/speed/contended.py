@@ -1,11 +1,11 @@
-"""What `contention.py` measures: a process that does one piece of work whenever it is told.
+"""A process that does one piece of work on request, which `contention.py` measures.
 
     python benchmarks/speed/contended.py WORKLOAD MODEL
 
-Each line on standard input asks for the work once; each line on standard output is an answer in JSON.
-The first answer says that the process is ready and which package it imported, the others how many
-seconds the work took. Only what every version of the library offers is used here, because the same
-file measures an older checkout.
+Each line on standard input asks for the work once; each line on standard output is an answer in
+JSON. The first answer says that the process is ready and which package it imported, the others how
+many seconds the work took. This file uses only features of all versions of the library, because it
+also measures older checkouts.
 """
 
 import json
@@ -38,7 +38,7 @@ DEMO = (
 
 
 def table(rows: int, seed: int) -> NDArray[np.float64]:
-    """Columns that depend on one another and are far from Gaussian, so that an energy has work."""
+    """Draw columns that depend on each other and are far from Gaussian."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(rows, COLUMNS))
     for d in range(1, COLUMNS):
@@ -47,7 +47,7 @@ def table(rows: int, seed: int) -> NDArray[np.float64]:
 
 
 def train(steps: int) -> "AEM":
-    """A small model with energies, after so many steps."""
+    """Train a small model with energies for a number of steps."""
     from aem.config import ModelConfig, TrainConfig
     from aem.model.aem import AEM
     from aem.training.loop import fit
@@ -89,7 +89,7 @@ def fitting(path: Path) -> Callable[[], object]:
 
 
 def automatic(path: Path) -> Callable[[], object]:
-    """Fit a table as a user does who sets nothing, but for the number of steps."""
+    """Fit a table with the automatic settings, except for the number of steps."""
     from aem import AEMDensity
 
     rows = table(TABLE_ROWS, seed=0)
@@ -120,8 +120,8 @@ WORK: dict[str, Callable[[Path], Callable[[], object]]] = {
 
 
 def main() -> None:
-    """Answer until nobody asks any more."""
-    # The library may print what it likes; answers have a channel of their own.
+    """Answer requests until the input ends."""
+    # Answers have a channel of their own, which the library does not print to.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     import aem

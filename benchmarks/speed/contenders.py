@@ -1,9 +1,9 @@
-"""The implementations the speed benchmark compares, behind one face.
+"""The implementations that the speed benchmark compares, with a common interface.
 
-Each is built for a shape and asked for a training step, scores of rows and new rows. *ours* has the
-networks of the paper, layer for layer those of the textbook; *ours Fourier* has the library's default
-of 8 frequencies a scalar on top. Weights are random: blocks that start at zero get some, so that no
-energy is flat.
+Each is built for a shape and provides a training step, scores of rows and new rows. *ours* has the
+networks of the paper, with the layers of the textbook implementation; *ours Fourier* adds the
+default of 8 frequencies per scalar. Weights are random, also those that are zero at initialisation,
+so that no energy is constant.
 """
 
 import copy
@@ -36,7 +36,7 @@ STEPS = 10**6  # of the schedule: long enough for the rate to stay where it star
 
 @dataclass(frozen=True)
 class Shape:
-    """What is modelled, and with how much: D features, B rows a step, H hidden units, S nodes."""
+    """The sizes of a problem: D features, B rows per step, H hidden units, S nodes."""
 
     name: str
     features: int
@@ -48,7 +48,7 @@ class Shape:
     frequencies: int = 0
 
     def rows(self, count: int, seed: int = 0) -> Tensor:
-        """Correlated normal rows of variance one."""
+        """Draw correlated normal rows of variance one."""
         mixing = torch.randn(
             self.features, self.features, generator=torch.Generator().manual_seed(self.features)
         )
@@ -58,7 +58,7 @@ class Shape:
         return scaled
 
     def model(self) -> ModelConfig:
-        """Our configuration of this shape."""
+        """Return our configuration of this shape."""
         return ModelConfig(
             features=self.features,
             hidden=self.hidden,
@@ -89,20 +89,20 @@ class Contender(Protocol):
     parameters: int
 
     def step(self) -> Callable[[], object] | None:
-        """A function that trains once on a fresh batch each time; none where it is not compared."""
+        """Return a function that trains on a new batch; none where steps are not compared."""
 
     def score(self, rows: Tensor) -> Tensor:
-        """Log densities [B] of rows [B, D]."""
+        """Return log densities [B] of rows [B, D]."""
 
     def sample(self, rows: int) -> Tensor:
-        """New rows [B, D]."""
+        """Return new rows [B, D]."""
 
     def about(self, rows: Tensor) -> dict[str, float]:
-        """What the scores of these rows took, where there is something to tell."""
+        """Return details of the scores of these rows, such as the number of nodes."""
 
 
 class Ours:
-    """The library as its user meets it: the step of `aem.training.fit`, default scores and draws."""
+    """The library itself: the step of `aem.training.fit`, default scores and samples."""
 
     accuracy = f"quadrature, {TOLERANCE:g} nats per row"
 
@@ -117,7 +117,7 @@ class Ours:
         self.settings = Quadrature(tolerance=TOLERANCE)
 
     def step(self, *, proposal_only: bool = False) -> Callable[[], object]:
-        """Batches, schedule, gradient, clipping, Adam and averaging; a graph on the GPU."""
+        """Return the complete training step, captured in a graph on a GPU."""
         config = TrainConfig(
             steps=STEPS,
             batch_size=self.shape.batch,
@@ -144,18 +144,18 @@ class Ours:
         return train
 
     def score(self, rows: Tensor) -> Tensor:
-        """By quadrature."""
+        """Score rows by quadrature."""
         self.model.eval()
         scores: Tensor = self.model().scores(rows, self.settings).log_prob
         return scores.sum(-1)
 
     def sample(self, rows: int) -> Tensor:
-        """Exactly."""
+        """Draw exact samples."""
         drawn: Tensor = self.model.eval()().sample((rows,))
         return drawn
 
     def about(self, rows: Tensor) -> dict[str, float]:
-        """Nodes a conditional and the largest estimated error of a row."""
+        """Return the nodes per conditional and the largest estimated error of a row."""
         scores = self.model.eval()().scores(rows, self.settings)
         return {
             "nodes_per_conditional": float(scores.nodes.double().mean()),
@@ -165,10 +165,10 @@ class Ours:
 
 
 class Compiled(Ours):
-    """Ours with its hand-written kernels off and both networks left to torch.compile."""
+    """The library with both networks compiled by torch.compile instead of our kernels."""
 
     def step(self, *, proposal_only: bool = False) -> Callable[[], object]:
-        """The same step; while it runs, what decides between kernel and twin knows of no kernel."""
+        """Return the same step, run with all kernels disabled."""
         self.model.arnn.compile()
         self.model.energy.compile()
         plain = super().step(proposal_only=proposal_only)
@@ -190,7 +190,7 @@ class Compiled(Ours):
 
 
 class Textbook:
-    """`benchmarks/speed/textbook.py`."""
+    """The plain implementation of `benchmarks/speed/textbook.py`."""
 
     accuracy = f"{SCORED:,} importance samples"
 
@@ -207,7 +207,7 @@ class Textbook:
         self.parameters = _count(self.model)
 
     def step(self) -> Callable[[], object]:
-        """Adam on a random batch."""
+        """Return a step of Adam on a random batch."""
         train = TextbookTraining(self.model.train(), steps=STEPS, samples=self.shape.nodes)
         batch = self.shape.batch
 
@@ -217,20 +217,20 @@ class Textbook:
         return step
 
     def score(self, rows: Tensor) -> Tensor:
-        """As the paper scores its test rows."""
+        """Score rows as the paper does."""
         return self.model.eval().score(rows)
 
     def sample(self, rows: int) -> Tensor:
-        """As the paper draws."""
+        """Draw rows as the paper does."""
         return self.model.eval().sample(rows)
 
     def about(self, rows: Tensor) -> dict[str, float]:
-        """The number of samples is known, their error is not."""
+        """Return the number of samples; their error is not known."""
         return {"nodes_per_conditional": float(SCORED)}
 
 
 class Flow:
-    """A flow of zuko, of the same width: exact scores, D passes a transform to draw."""
+    """A flow of zuko with the same width: exact scores, and D passes per transform to draw."""
 
     accuracy = "exact"
 
@@ -246,22 +246,22 @@ class Flow:
         self.parameters = _count(self.flow)
 
     def step(self) -> None:
-        """Not compared: other model, other loss."""
+        """Return nothing: the model and its loss are different."""
 
     @torch.no_grad()
     def score(self, rows: Tensor) -> Tensor:
-        """One pass."""
+        """Score rows in one pass."""
         log_prob: Tensor = self.flow().log_prob(rows)
         return log_prob
 
     @torch.no_grad()
     def sample(self, rows: int) -> Tensor:
-        """Inverted feature by feature."""
+        """Draw rows by inverting the flow feature by feature."""
         drawn: Tensor = self.flow().sample((rows,))
         return drawn
 
     def about(self, rows: Tensor) -> dict[str, float]:
-        """Nothing is integrated."""
+        """Return nothing: a flow needs no integration."""
         return {}
 
 
@@ -278,7 +278,7 @@ CONTENDERS: dict[str, Callable[[Shape, torch.device], Contender]] = {
 
 
 def missing(name: str) -> str | None:
-    """Why an implementation cannot be measured here, if it cannot."""
+    """Return why an implementation cannot be measured here, or nothing."""
     if name.startswith("zuko") and importlib.util.find_spec("zuko") is None:
         return "zuko is not installed"
     return None

@@ -1,13 +1,13 @@
-"""How fast on a busy machine? The default number of threads beside one, with busy neighbours.
+"""Speed on a busy machine: the default number of threads compared with one thread.
 
     python -m benchmarks.speed.contention [--before CHECKOUT] [--quick] [--workloads score,fit]
 
-Scores, training steps, an automatic fit, samples and a short `make demo` run in processes of their own
-(`contended.py`), once as a user runs them and once with a single thread, while 0, 1 and 4
-other processes keep the machine busy. With --before an older checkout is measured in the same run. All
-take turns, so that a machine that slows down for a while slows all alike; a turn that outlasts its
-limit is killed and counts as "slower than". Writes results/bench/contention.json after every
-measurement and prints a table.
+Scores, training steps, an automatic fit, samples and a short `make demo` run in processes of their
+own (`contended.py`), once as a user runs them and once with a single thread, while 0, 1 and 4 other
+processes keep the machine busy. With --before an older checkout is measured in the same run. All
+take turns, so that a temporary slowdown affects all alike; a turn that exceeds its limit is killed
+and counts as "slower than". Writes results/bench/contention.json after every measurement and prints
+a table.
 """
 
 import argparse
@@ -40,7 +40,7 @@ from benchmarks.places import commit_of
 from benchmarks.speed import contended
 
 SCRIPT = Path(contended.__file__).resolve()
-# What decides threads; a setting starts from none of it.
+# Variables that affect the number of threads; they are removed before a setting is applied.
 DECIDE_THREADS = ("AEM_THREADS", "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_")
 SETTINGS = {"one": 1, "default": None, "two": 2, "four": 4}
 TARGETS = {1: 0.9, 4: 0.8}  # default over one thread, by the number of busy neighbours
@@ -50,7 +50,7 @@ STARTING = 180.0  # seconds a process may take to import and load
 
 @dataclass(frozen=True)
 class Workload:
-    """What a turn does: so much of a unit, or, without one, a whole that is told in seconds."""
+    """The work of one turn: an amount of a unit, or a whole task that is measured in seconds."""
 
     unit: str = "s"
     work: int = 1
@@ -69,7 +69,7 @@ WORKLOADS = {
 
 @dataclass(frozen=True)
 class Plan:
-    """What is measured and how long it may take."""
+    """The measurements and their time limits."""
 
     workloads: tuple[str, ...] = tuple(WORKLOADS)
     threads: tuple[str, ...] = ("one", "default")
@@ -81,7 +81,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Measurement:
-    """Turns of one workload: what they took, and whether the last was cut off."""
+    """The times of the turns of one workload, and whether the last was stopped."""
 
     workload: str
     tree: str  # "before" or "after"
@@ -92,19 +92,19 @@ class Measurement:
 
     @property
     def median(self) -> float:
-        """Seconds a turn; where one was cut off, no more than it would have been."""
+        """Return the median seconds of a turn, a lower bound where a turn was stopped."""
         cut = () if self.at_least is None else (self.at_least,)
         return float(statistics.median((*self.seconds, *cut)))
 
     def as_record(self) -> dict[str, Any]:
-        """As JSON holds it."""
+        """Return the measurement as a JSON record."""
         about = WORKLOADS[self.workload]
         shown = self.median if about.unit == "s" else about.work / self.median
         return {**self.__dict__, "median": self.median, "value": shown, "unit": about.unit}
 
 
 class Worker:
-    """A process that does one workload, with the threads and the source tree of a setting."""
+    """A process for one workload, with the threads and the source tree of a setting."""
 
     def __init__(self, workload: str, tree: str, source: Path, threads: str, model: Path) -> None:
         self.workload, self.tree, self.threads = workload, tree, threads
@@ -117,11 +117,11 @@ class Worker:
         return f"{self.workload}, {self.tree}, {self.threads}"
 
     def command(self) -> list[str]:
-        """What to run."""
+        """Return the command of the process."""
         return [sys.executable, str(SCRIPT), self.workload, str(self.model)]
 
     def start(self) -> None:
-        """Start the process and wait until it has loaded what it needs; nothing if it runs."""
+        """Start the process and wait until it is ready, unless it is running."""
         if self.process is not None:
             return
         self.answers = queue.SimpleQueue()
@@ -144,7 +144,7 @@ class Worker:
             raise AemError(f"{self}: imported {answer['package']}, which is not in {self.source}")
 
     def turn(self, limit: float) -> float | None:
-        """Seconds the work took; none, and the process is killed, if that is more than the limit."""
+        """Return the seconds of one turn; past the limit, kill the process and return none."""
         assert self.process is not None and self.process.stdin is not None
         with suppress(
             BrokenPipeError
@@ -181,7 +181,7 @@ class Worker:
 
 
 def _read(process: subprocess.Popen[str], answers: "queue.SimpleQueue[str]") -> None:
-    """Pass lines on; an empty one says that there are no more."""
+    """Pass lines on; an empty line marks the end."""
     assert process.stdout is not None
     with process.stdout as lines:
         for line in lines:
@@ -190,21 +190,21 @@ def _read(process: subprocess.Popen[str], answers: "queue.SimpleQueue[str]") -> 
 
 
 def environment(inherited: Mapping[str, str], source: Path, threads: str) -> dict[str, str]:
-    """The variables of a process: a source tree, and no opinion on threads but the setting's."""
+    """Return the environment of a process: its source tree and the threads of the setting."""
     found = {k: v for k, v in inherited.items() if not k.startswith(DECIDE_THREADS)}
     found["PYTHONPATH"] = str(source)
     count = SETTINGS[threads]
     if count is not None:
-        # An older checkout knows the second alone.
+        # Older checkouts know only the second variable.
         found |= {"AEM_THREADS": str(count), "OMP_NUM_THREADS": str(count)}
     return found
 
 
 def take_turns(workers: Sequence[Worker], count: int, plan: Plan) -> list[Measurement]:
-    """Measure workers of one workload in turns beside so many busy neighbours.
+    """Measure workers of one workload in turns beside a number of busy processes.
 
-    Each has at least one turn. One that has used up its share of the time takes no further ones, and
-    one that was cut off is done.
+    Each has at least one turn. One that has used up its share of the time takes no further ones,
+    and one that was cut off is done.
     """
     about = WORKLOADS[workers[0].workload]
     limit = plan.limit * about.limits
@@ -234,8 +234,9 @@ def take_turns(workers: Sequence[Worker], count: int, plan: Plan) -> list[Measur
 def compare(measurements: Iterable[Measurement]) -> list[dict[str, Any]]:
     """How many times as fast the default is as one thread, beside its target.
 
-    `bound` says whether the ratio is exact or, where a turn was cut off, the most or the least it can
-    be; a target that the bound does not decide is neither met nor missed, which `met` says with None.
+    `bound` says whether the ratio is exact or, where a turn was cut off, the most or the least it
+    can be; a target that the bound does not decide is neither met nor missed, which `met` says with
+    None.
     """
     by: dict[tuple[str, int, str], dict[str, Measurement]] = {}
     for m in measurements:
@@ -272,19 +273,19 @@ def compare(measurements: Iterable[Measurement]) -> list[dict[str, Any]]:
 
 
 def figure(value: float) -> str:
-    """Three digits, without an exponent."""
+    """Return a number with three digits and no exponent."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def speed(m: Measurement) -> str:
-    """A rate or seconds, with a sign where a turn was cut off."""
+    """Return a rate or seconds, with a sign where a turn was stopped."""
     record = m.as_record()
     sign = "" if m.at_least is None else "> " if record["unit"] == "s" else "< "
     return f"{sign}{figure(record['value'])}"
 
 
 def show(measurements: Sequence[Measurement], console: Console) -> None:
-    """Print a line for each workload, number of neighbours and source tree."""
+    """Print a line for each workload, number of busy processes and source tree."""
     names = list(dict.fromkeys(m.threads for m in measurements))
     table = Table(title="beside busy neighbours; the ratio is how much faster default is than one")
     for heading in ("what", "busy", "tree", *names, "ratio", "target"):
@@ -329,7 +330,7 @@ def run(plan: Plan, before: Path | None, out: Path, preset: str) -> list[Measure
     }
     measurements: list[Measurement] = []
     with tempfile.TemporaryDirectory() as folder:
-        model = Path(folder) / "model.safetensors"
+        model = Path(folder) / "model.aem"
         make_model(sources["after"], model)
         for workload in plan.workloads:
             workers = [
@@ -385,7 +386,7 @@ def main() -> None:
     plan = replace(plan, threads=_listed(arguments.threads, SETTINGS, parser))
     if arguments.before is not None and not (arguments.before / "src" / "aem").is_dir():
         parser.error(f"{arguments.before} is not a checkout: it has no src/aem")
-    # A polite request to end must clean up as well as Ctrl-C does.
+    # SIGTERM must clean up like Ctrl-C.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     run(plan, arguments.before, arguments.out, "quick" if arguments.quick else "full")
 

@@ -1,4 +1,4 @@
-"""Clocks and scales: how long a call takes and how much memory, without outstaying its time."""
+"""Measure the time and memory of calls within a time limit."""
 
 import ctypes
 import gc
@@ -20,7 +20,7 @@ CLEAR_REFS = Path("/proc/self/clear_refs")
 
 @dataclass(frozen=True)
 class Effort:
-    """How long one measurement may last, and how often it repeats within that."""
+    """The time limit of one measurement, and the number of its repetitions."""
 
     seconds: float
     most: int = 300
@@ -30,7 +30,7 @@ class Effort:
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds a call: median and quartiles; and the bytes it needed at most."""
+    """The seconds per call (median and quartiles) and the peak memory in bytes."""
 
     seconds: float
     low: float
@@ -40,7 +40,7 @@ class Timing:
 
 
 def synchronise(device: torch.device) -> None:
-    """Wait until the device has done what it was told."""
+    """Wait until the device has finished its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
@@ -48,7 +48,7 @@ def synchronise(device: torch.device) -> None:
 def measure(
     call: Callable[[], object], device: torch.device, effort: Effort, *, warm_up: int = 1
 ) -> Timing:
-    """One call, again and again."""
+    """Measure one call repeatedly."""
     return measure_in_turns([call], device, effort, warm_up=warm_up)[0]
 
 
@@ -59,11 +59,11 @@ def measure_in_turns(
     *,
     warm_up: int = 1,
 ) -> list[Timing]:
-    """One call after the other, round after round: what slows a machine for a while slows all alike.
+    """Measure calls in turns, so that a temporary slowdown of the machine affects all alike.
 
-    Until the time is up, but at least a few rounds unless a single one takes all of it. The clock runs
-    between two synchronisations around whole groups of calls, so that the time is what a loop over
-    calls takes: device, launches and host work, whichever is slowest.
+    Rounds are repeated until the time is up, and at least a few times unless a single one takes all
+    of it. Time is measured between two synchronisations around groups of calls, so that it is the
+    time of a loop over calls, whether the device, the launches or the host is the slowest part.
     """
     peaks = []
     for call in calls:
@@ -106,10 +106,10 @@ def rows_for(
     first: int,
     most: int,
 ) -> int:
-    """How many rows a call should treat to last about so long, found by growing from a few.
+    """Find how many rows a call should have to take about a given time, starting from a few.
 
-    On a GPU a call takes its time however few they are: as long as four times as many take less than
-    twice as long, rows are not what is measured.
+    On a GPU a call has a fixed cost, however few the rows are. So the number grows as long as four
+    times as many rows take less than twice as long.
     """
     rows, fewer = first, math.inf
     while True:
@@ -126,10 +126,11 @@ def rows_for(
 
 
 class PeakMemory:
-    """Bytes above what was in use at the beginning; none where the system does not say.
+    """Peak memory above that at the beginning, in bytes; none where the system does not report it.
 
-    On Linux the kernel keeps the process's high-water mark, which may be reset; freed memory that
-    the allocator still holds must be given back first, or it would hide what the next call takes.
+    On Linux the kernel keeps the highest memory use of a process, which can be reset. Freed memory
+    that the allocator still holds must be returned first, or it would hide the memory of the next
+    call.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -146,7 +147,7 @@ class PeakMemory:
         self.before = self._resident("VmRSS")
 
     def bytes(self) -> int | None:
-        """The most in use since then."""
+        """Return the peak since the beginning."""
         if self.device.type == "cuda":
             return torch.cuda.max_memory_allocated(self.device)
         peak = self._resident("VmHWM")
@@ -161,7 +162,7 @@ class PeakMemory:
 
 
 def exponent(sizes: Sequence[float], times: Sequence[float]) -> float | None:
-    """b of the least-squares fit time = a · size^b; none where a time is not positive."""
+    """Return b of the least-squares fit time = a · size^b; none where a time is not positive."""
     if len(sizes) < 2 or min(times) <= 0:
         return None
     x, y = [math.log(s) for s in sizes], [math.log(t) for t in times]

@@ -1,10 +1,10 @@
-"""How the cost of ours grows, in training and in scoring.
+"""How the cost of training and scoring grows with the size of the problem.
 
-Training is measured by features, batch and nodes, scoring by rows. A fitted exponent of one is a
-cost in proportion.
+Training is measured against features, batch and nodes, and scoring against rows. A fitted exponent
+of one means a cost in proportion to the size.
 
-The energy part of a step is what is left of its time after that of the same step with the proposal
-alone (a step of warm-up: ARNN, mixture, optimiser), which grows with D and H on its own terms.
+The time of the energy is the time of a step minus that of the same step with the proposal alone (a
+step of the warm-up: ARNN, mixture, optimiser), which grows with D and H in another way.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from aem.conditionals.normalizer import Quadrature
 from benchmarks.speed.contenders import Ours, Shape
 from benchmarks.speed.measuring import Effort, exponent, measure, synchronise
 
-# A GPU is idle at sizes that keep a processor busy for a second.
+# A GPU needs larger sizes than a CPU to be busy.
 BASE = {
     "cpu": Shape("scaling", 8, 64, 128),
     "cuda": Shape("scaling", 32, 512, 512),
@@ -28,18 +28,18 @@ SIZES = {
 }
 FIELD = {"D": "features", "B": "batch", "S": "nodes"}
 ROWS = {"cpu": (300, 600, 1200, 2400), "cuda": (8000, 16000, 32000, 64000)}
-# Far below what these rows would take at once, so that the budget is what bounds the memory.
+# Far below the memory of all rows at once, so that the budget is the limit.
 SCORING_MEMORY = {"cpu": 2**23, "cuda": 2**27}
 
 
 def sized(shape: Shape, letter: str, size: int) -> Shape:
-    """Return the shape with another size of what the letter stands for."""
+    """Return the shape with another value of the size that the letter names."""
     changed: dict[str, Any] = {FIELD[letter]: size}
     return dataclasses.replace(shape, **changed)
 
 
 def energy_scaling(letter: str, device: torch.device, effort: Effort) -> dict[str, Any]:
-    """Milliseconds of the energy part of a step against one size."""
+    """Measure milliseconds of the energy in a step against one size."""
     sizes = SIZES[device.type][letter]
     warm_up = 8 if device.type == "cuda" else 1
     whole, proposal, peaks = [], [], []
@@ -66,7 +66,7 @@ def energy_scaling(letter: str, device: torch.device, effort: Effort) -> dict[st
 
 
 def row_scaling(device: torch.device, effort: Effort) -> dict[str, Any]:
-    """Milliseconds and peak memory of scoring against the number of rows."""
+    """Measure milliseconds and peak memory of scoring against the number of rows."""
     shape = Shape("plane", 2, 256, 256)
     ours = Ours(shape, device)
     ours.settings = Quadrature(

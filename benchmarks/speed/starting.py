@@ -1,11 +1,11 @@
-"""How long does `aem` take before it does anything?
+"""The time that `aem` takes to start.
 
     python -m benchmarks.speed.starting [--before CHECKOUT] [--turns 7]
 
-`aem --help`, which needs no torch, and `aem score --help`, which loads what scores, each in a process
-of its own. With --before an older checkout is measured in the same run; the two take turns, so that a
-machine that slows down for a while slows both. Writes results/bench/starting.json and prints a line
-for each command.
+Measures `aem --help`, which needs no torch, and `aem score --help`, which loads the modules that
+score, each in a process of its own. With --before an older checkout is measured in the same run;
+the two take turns, so that a temporary slowdown of the machine affects both. Writes
+results/bench/starting.json and prints a line for each command.
 """
 
 import argparse
@@ -34,13 +34,13 @@ PROGRAM = "from aem.cli import main; main()"
 
 @dataclass(frozen=True)
 class Plan:
-    """How often each command is started; the first start of all fills caches and does not count."""
+    """The number of starts of each command; a first start fills caches and is not counted."""
 
     turns: int = 7
 
 
 def start(source: Path, *arguments: str) -> float:
-    """Seconds that the program of a source tree takes to start, answer and end."""
+    """Return the seconds that the program of a source tree takes to start, answer and end."""
     started = time.perf_counter()
     _python(source, PROGRAM, *arguments)
     return time.perf_counter() - started

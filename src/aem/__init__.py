@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from aem.tables.model import TableModel
     from aem.training.loop import fit
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "AEM",

@@ -134,19 +134,19 @@ class ModelConfig(Settings):
         bounded = PROPOSALS[self.proposal].bounded
         if bounded and not self.bounds:
             raise AemError(
-                f"proposal '{self.proposal}' needs bounds, a (low, high) pair for each column"
+                f"the proposal '{self.proposal}' needs 'bounds', a (low, high) pair for each column"
             )
         if self.energy == "relative" and (self.energy_bound or not self.energy_bounded):
             raise AemError(
-                "a relative energy is bounded by its proposal: energy_bound and energy_bounded are "
-                "for energy 'literal'"
+                "a relative energy is bounded by its proposal: 'energy_bound' and 'energy_bounded' are "
+                "settings of the energy 'literal'"
             )
         if self.whiten and not self.standardise:
-            raise AemError("whiten makes columns of its own, which cannot be seen as they are")
+            raise AemError("'whiten' standardises columns: it needs 'standardise' to be true")
         if self.whiten and (bounded or self.lattice):
             raise AemError(
-                "whiten needs columns without bounds or steps of their own: with a uniform proposal "
-                "or a lattice there is nothing to whiten"
+                "'whiten' cannot be combined with a uniform proposal or a lattice, whose bounds and "
+                "steps are those of single columns"
             )
 
 
@@ -213,5 +213,5 @@ class TrainConfig(Settings):
         if self.rise >= self.steps:
             raise AemError(
                 f"the learning rate cannot rise for {self.rise} of {self.steps} steps: "
-                "train for more, or set rise"
+                "increase 'steps' or reduce 'rise'"
             )

@@ -17,7 +17,7 @@ def require(module: str, purpose: str, extra: Extra) -> Any:
     module
         The module's full name.
     purpose
-        What needs it, as the beginning of a sentence.
+        What needs it, as the subject of a sentence, such as "reading a picture".
     extra
         The extra of `aem` that brings the package.
     """
@@ -33,13 +33,13 @@ def check_installed(package: str, purpose: str, extra: Extra) -> None:
     package
         The name it is imported by.
     purpose
-        What needs it, as the beginning of a sentence.
+        What needs it, as the subject of a sentence, such as "reading a picture".
     extra
         The extra of `aem` that brings the package.
     """
     if not installed(package):
         raise AemError(
-            f"{purpose} needs the package {package}: pip install 'aem[{extra}]' installs it."
+            f"{purpose} needs the package {package}: pip install 'aem[{extra}]' installs it"
         )
 
 

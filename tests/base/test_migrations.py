@@ -189,7 +189,7 @@ def test_damaged_columns_are_refused(
         ({"order": ["width", "count"]}, ""),
         ({"order": [0, 0]}, "column"),
         ({"order": [1, 0], "symmetry": [[1, 0], [1]]}, "square matrix"),
-        ({"order": [1, 0], "symmetry": [[1]]}, "a symmetry of 1 columns for a table of 2"),
+        ({"order": [1, 0], "symmetry": [[1]]}, "the symmetry has 1 columns, the table 2"),
         ({"order": [1, 0], "symmetry": [["a", "b"], ["c", "d"]]}, "'symmetry' is damaged"),
         ({"order": [1, 0], "lenses": {"column": "width"}}, ""),
         ({"order": [1, 0], "lenses": [{**LENS, "scores": [0.0, 0.0]}]}, "is damaged"),

@@ -27,6 +27,6 @@ def folder(
 ) -> Path:
     """A folder with a table and its model, which is the working directory."""
     wine.to_csv(tmp_path / "wine.csv", index=False)
-    fitted.save(tmp_path / "wine.model")
+    fitted.save(tmp_path / "wine.aem")
     monkeypatch.chdir(tmp_path)
     return tmp_path

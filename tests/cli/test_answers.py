@@ -20,28 +20,28 @@ def test_from_a_table_to_answers(
     monkeypatch: pytest.MonkeyPatch,
     capsysbinary: pytest.CaptureFixture[bytes],
 ) -> None:
-    assert run(monkeypatch, "fit", "wine.csv", "--out", "new.model", "--components", "2") == 0
+    assert run(monkeypatch, "fit", "wine.csv", "--out", "new.aem", "--components", "2") == 0
     said = capsysbinary.readouterr().out.decode()
     assert "178 rows × 3 columns" in said
     assert "'magnesium' is discrete (whole numbers)" in said
-    assert run(monkeypatch, "score", "new.model", "wine.csv") == 0
+    assert run(monkeypatch, "score", "new.aem", "wine.csv") == 0
     scores = read_text(io.BytesIO(capsysbinary.readouterr().out))
-    table = TableModel.load(folder / "new.model")
+    table = TableModel.load(folder / "new.aem")
     np.testing.assert_array_equal(
         scores["log_density"], table.score(wine.to_numpy(dtype=float)).total
     )
     np.testing.assert_array_equal(scores["log_density"], fitted.score_samples(wine))
     np.testing.assert_array_equal(scores["error"], table.score(wine.to_numpy(dtype=float)).error)
-    assert run(monkeypatch, "sample", "new.model", "-n", "7") == 0
+    assert run(monkeypatch, "sample", "new.aem", "-n", "7") == 0
     drawn = read_text(io.BytesIO(capsysbinary.readouterr().out))
     assert list(drawn.columns) == COLUMNS
     np.testing.assert_array_equal(drawn.to_numpy(), table.sample(7, 0))
-    resampled = ("sample", "new.model", "-n", "7", "--method", "resample", "--proposals", "3")
+    resampled = ("sample", "new.aem", "-n", "7", "--method", "resample", "--proposals", "3")
     assert run(monkeypatch, *resampled) == 0
     drawn = read_text(io.BytesIO(capsysbinary.readouterr().out))
     expected = table.sample(7, 0, method="resample", proposals=3)
     np.testing.assert_array_equal(drawn.to_numpy(), expected)
-    assert run(monkeypatch, "sample", "new.model", "-n", "7", "--method", "magic") == 2
+    assert run(monkeypatch, "sample", "new.aem", "-n", "7", "--method", "magic") == 2
     assert "unknown sampling method 'magic'" in capsysbinary.readouterr().err.decode()
 
 
@@ -50,7 +50,7 @@ def test_python_and_command_line_agree_to_the_last_digit(
 ) -> None:
     expected = fitted.score_samples(wine)
     for name in ("s.csv", "s.tsv", "s.parquet", "s.json"):
-        assert run(monkeypatch, "score", "wine.model", "wine.csv", "--out", name) == 0
+        assert run(monkeypatch, "score", "wine.aem", "wine.csv", "--out", name) == 0
         np.testing.assert_array_equal(read(name)["log_density"], expected)
 
 
@@ -63,7 +63,7 @@ def test_explanations(
 ) -> None:
     arguments = ("--explain", "--top", "2", "--json")
     wine.iloc[:3].to_parquet("few.parquet")
-    assert run(monkeypatch, "score", "wine.model", "few.parquet", *arguments) == 0
+    assert run(monkeypatch, "score", "wine.aem", "few.parquet", *arguments) == 0
     lines = pd.DataFrame(json.loads(capsysbinary.readouterr().out))
     expected = fitted.explain(wine.iloc[:3], top=2)
     pd.testing.assert_frame_equal(lines, expected, check_dtype=False, check_index_type=False)
@@ -81,7 +81,7 @@ def test_standard_input_other_order_and_json(
     wine.to_parquet(binary)
     for content in (text, binary.getvalue()):
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
-        assert run(monkeypatch, "score", "wine.model", "-", "--json") == 0
+        assert run(monkeypatch, "score", "wine.aem", "-", "--json") == 0
         rows = json.loads(capsysbinary.readouterr().out)
         np.testing.assert_array_equal(
             [row["log_density"] for row in rows], fitted.score_samples(wine)
@@ -92,22 +92,22 @@ def test_dropped_columns_are_remembered(
     folder: Path, wine: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wine.assign(name="Barolo").to_csv("named.csv", index=False)
-    fit = ("fit", "named.csv", "--drop", "name", "--out", "m.model", "--components", "1")
+    fit = ("fit", "named.csv", "--drop", "name", "--out", "m.aem", "--components", "1")
     assert run(monkeypatch, *fit) == 0
-    assert run(monkeypatch, "score", "m.model", "named.csv", "--out", "a.csv") == 0
-    assert run(monkeypatch, "score", "m.model", "wine.csv", "--out", "b.csv") == 0
+    assert run(monkeypatch, "score", "m.aem", "named.csv", "--out", "a.csv") == 0
+    assert run(monkeypatch, "score", "m.aem", "wine.csv", "--out", "b.csv") == 0
     assert Path("a.csv").read_text() == Path("b.csv").read_text()
 
 
 def test_json_of_fit_and_of_files(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fit = ("fit", "wine.csv", "--out", "m.model", "--components", "1", "--json")
+    fit = ("fit", "wine.csv", "--out", "m.aem", "--components", "1", "--json")
     assert run(monkeypatch, *fit) == 0
     record = json.loads(capsys.readouterr().out)
     assert record["rows"] == 178
     assert [column["column"] for column in record["discrete"]] == ["magnesium", "hue"]
-    sample = ("sample", "m.model", "-n", "3", "--out", "s.parquet", "--json")
+    sample = ("sample", "m.aem", "-n", "3", "--out", "s.parquet", "--json")
     assert run(monkeypatch, *sample) == 0
     assert json.loads(capsys.readouterr().out)["rows"] == 3
     assert len(pd.read_parquet("s.parquet")) == 3
@@ -134,12 +134,12 @@ def test_numbers_as_names_are_matched_by_name(
     monkeypatch.chdir(tmp_path)
     years = GOOD.set_axis(["2019", "2020", "2021"], axis=1)
     density = AEMDensity(components=1).fit(years)
-    density.save("years.model")
+    density.save("years.aem")
     years[["2021", "2019", "2020"]].to_csv("years.csv", index=False)
-    assert run(monkeypatch, "score", "years.model", "years.csv", "--out", "s.csv") == 0
+    assert run(monkeypatch, "score", "years.aem", "years.csv", "--out", "s.csv") == 0
     np.testing.assert_array_equal(read("s.csv")["log_density"], density.score_samples(years))
     years.set_axis(["2019", "2020", "2022"], axis=1).to_csv("other.csv", index=False)
-    refused(["score", "years.model", "other.csv"], "no column '2021'", monkeypatch, capsys)
+    refused(["score", "years.aem", "other.csv"], "no column '2021'", monkeypatch, capsys)
 
 
 def test_a_first_line_taken_as_a_row_is_told(
@@ -151,7 +151,7 @@ def test_a_first_line_taken_as_a_row_is_told(
     assert "its first line was taken as a row, its columns as 'x1', 'x2', 'x3'" in said.err
     assert len(said.err.splitlines()) == 1
     assert json.loads(said.out)["first_line_is_a_row"] is True
-    assert run(monkeypatch, "score", "wine.model", "bare.csv", "--out", "s.csv") == 0
+    assert run(monkeypatch, "score", "wine.aem", "bare.csv", "--out", "s.csv") == 0
     assert "its columns as 'alcohol', 'magnesium', 'hue'" in capsys.readouterr().err
     assert run(monkeypatch, "score", "m", "bare.csv", "--out", "s.csv") == 0
     assert not capsys.readouterr().err, "what the model expects is no news"
@@ -175,8 +175,8 @@ def test_evaluate_prints_names_as_they_are(
 ) -> None:
     Path("wine.csv").rename("[x].csv")
     few = ("--rows", "3", "--samples", "0", "--kde-samples", "0")
-    assert run(monkeypatch, "evaluate", "wine.model", "[x].csv", *few) == 0
-    assert "wine.model on [x].csv" in " ".join(capsys.readouterr().out.split())
+    assert run(monkeypatch, "evaluate", "wine.aem", "[x].csv", *few) == 0
+    assert "wine.aem on [x].csv" in " ".join(capsys.readouterr().out.split())
 
 
 def test_true_words_about_mixtures_and_steps(

@@ -40,9 +40,9 @@ def test_bad_tables(
     text, culprit = BAD[case]
     Path("table.csv").write_bytes(text.encode("latin-1"))
     if command == "fit":
-        arguments = ["fit", "table.csv", "--out", "out.model", "--components", "1"]
+        arguments = ["fit", "table.csv", "--out", "out.aem", "--components", "1"]
     else:
-        arguments = ["score", "wine.model", "table.csv", "--out", "out.csv", "--explain"]
+        arguments = ["score", "wine.aem", "table.csv", "--out", "out.csv", "--explain"]
     refused(arguments, culprit, monkeypatch, capsys)
 
 
@@ -62,35 +62,35 @@ def test_columns_missing_or_never_seen(
 ) -> None:
     assert callable(change)
     change(GOOD).to_csv("table.csv", index=False)
-    refused(["score", "wine.model", "table.csv", "--out", "o.csv"], culprit, monkeypatch, capsys)
+    refused(["score", "wine.aem", "table.csv", "--out", "o.csv"], culprit, monkeypatch, capsys)
 
 
 def test_empty_standard_input(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"")))
-    refused(["score", "wine.model", "-"], "standard input is empty", monkeypatch, capsys)
+    refused(["score", "wine.aem", "-"], "standard input is empty", monkeypatch, capsys)
 
 
 def test_models_that_are_none(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    content = Path("wine.model").read_bytes()
-    Path("short.model").write_bytes(content[: len(content) // 2])
-    Path("foreign.model").write_bytes(b"GIF89a" + bytes(1000))
-    Path("empty.model").write_bytes(b"")
-    tensors, metadata = read_tensors(Path("wine.model"), "model")
+    content = Path("wine.aem").read_bytes()
+    Path("short.aem").write_bytes(content[: len(content) // 2])
+    Path("foreign.aem").write_bytes(b"GIF89a" + bytes(1000))
+    Path("empty.aem").write_bytes(b"")
+    tensors, metadata = read_tensors(Path("wine.aem"), "model")
     newer = {**metadata, "format_version": FORMAT_VERSION + 1}
-    write_tensors(Path("newer.model"), tensors, newer)
+    write_tensors(Path("newer.aem"), tensors, newer)
     one = "standardisation.shift"
-    write_tensors(Path("partial.model"), {one: tensors[one]}, metadata)
+    write_tensors(Path("partial.aem"), {one: tensors[one]}, metadata)
     cases = {
-        "short.model": "short.model",
-        "foreign.model": "foreign.model",
-        "empty.model": "empty.model",
-        "newer.model": f"format version {FORMAT_VERSION + 1}",
-        "partial.model": "complete",
-        "missing.model": "missing.model",
+        "short.aem": "short.aem",
+        "foreign.aem": "foreign.aem",
+        "empty.aem": "empty.aem",
+        "newer.aem": f"format version {FORMAT_VERSION + 1}",
+        "partial.aem": "complete",
+        "missing.aem": "missing.aem",
         "wine.csv": "wine.csv",
     }
     for name, culprit in cases.items():
@@ -102,7 +102,7 @@ def test_a_model_is_a_file(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for arguments in (["score", "-", "wine.csv"], ["sample", "-", "-n", "3"]):
-        refused(arguments, "a model is a file", monkeypatch, capsys)
+        refused(arguments, "a model cannot be read from standard input", monkeypatch, capsys)
 
 
 @pytest.mark.parametrize("seed", ["-1", str(2**31), str(2**64)])
@@ -110,9 +110,9 @@ def test_a_model_is_a_file(
     "arguments",
     [
         ["fit", "wine.csv", "--out", "m"],
-        ["sample", "wine.model", "-n", "3"],
-        ["report", "wine.model", "wine.csv", "--out", "r.html"],
-        ["evaluate", "wine.model", "wine.csv"],
+        ["sample", "wine.aem", "-n", "3"],
+        ["report", "wine.aem", "wine.csv", "--out", "r.html"],
+        ["evaluate", "wine.aem", "wine.csv"],
         ["reproduce", "dimensionality", "--out", "d"],
     ],
 )

@@ -18,15 +18,20 @@ def test_outputs_that_cannot_be(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("way").write_text("in the way")
-    refused(["sample", "wine.model", "-n", "3", "--out", "o.xls"], "o.xls", monkeypatch, capsys)
-    refused(["score", "wine.model", "wine.csv", "--out", "way/o.csv"], "way", monkeypatch, capsys)
+    refused(["sample", "wine.aem", "-n", "3", "--out", "o.xls"], "o.xls", monkeypatch, capsys)
+    refused(["score", "wine.aem", "wine.csv", "--out", "way/o.csv"], "way", monkeypatch, capsys)
     refused(["fit", "wine.csv", "--out", "."], ".", monkeypatch, capsys)
     refused(["fit", "wine.csv", "--out", "way/m"], "way", monkeypatch, capsys)
     refused(["fit", "missing.csv", "--out", "m"], "missing.csv", monkeypatch, capsys)
     refused(["fit", "wine.csv", "--drop", "nose", "--out", "m"], "'nose'", monkeypatch, capsys)
     os.mkfifo("pipe")
     refused(["fit", "wine.csv", "--out", "pipe"], "not an ordinary file", monkeypatch, capsys)
-    refused(["fit", "wine.csv", "--out", "-"], "a model is a file", monkeypatch, capsys)
+    refused(
+        ["fit", "wine.csv", "--out", "-"],
+        "a model cannot be written to standard output",
+        monkeypatch,
+        capsys,
+    )
 
 
 @pytest.mark.parametrize(
@@ -34,12 +39,12 @@ def test_outputs_that_cannot_be(
     [
         ["fit", "wine.csv", "--out", "./wine.csv"],
         ["fit", "wine.csv", "--out", "link.csv"],
-        ["score", "wine.model", "wine.csv", "--out", "wine.csv"],
+        ["score", "wine.aem", "wine.csv", "--out", "wine.csv"],
         ["score", "model.csv", "wine.csv", "--out", "model.csv"],
         ["sample", "model.csv", "-n", "3", "--out", "model.csv"],
         ["report", "model.html", "wine.csv", "--out", "model.html"],
-        ["evaluate", "wine.model", "wine.csv", "--out", "wine.csv"],
-        ["evaluate", "wine.model", "model.csv", "--validation", "wine.csv", "--out", "wine.csv"],
+        ["evaluate", "wine.aem", "wine.csv", "--out", "wine.csv"],
+        ["evaluate", "wine.aem", "model.csv", "--validation", "wine.csv", "--out", "wine.csv"],
     ],
 )
 def test_inputs_are_never_written_over(
@@ -50,7 +55,7 @@ def test_inputs_are_never_written_over(
 ) -> None:
     Path("link.csv").symlink_to("wine.csv")
     for name in ("model.csv", "model.html"):
-        Path(name).write_bytes(Path("wine.model").read_bytes())
+        Path(name).write_bytes(Path("wine.aem").read_bytes())
     before = {path: path.read_bytes() for path in Path().iterdir()}
     refused(arguments, "is what the command reads", monkeypatch, capsys)
     assert {path: path.read_bytes() for path in Path().iterdir()} == before
@@ -60,7 +65,7 @@ def test_not_even_what_comes_from_standard_input(folder: Path) -> None:
     before = Path("wine.csv").read_bytes()
     with Path("wine.csv").open("rb") as table:
         done = subprocess.run(
-            [sys.executable, "-m", "aem.cli", "score", "wine.model", "-", "--out", "wine.csv"],
+            [sys.executable, "-m", "aem.cli", "score", "wine.aem", "-", "--out", "wine.csv"],
             stdin=table,
             capture_output=True,
             text=True,
@@ -73,7 +78,7 @@ def test_not_even_what_comes_from_standard_input(folder: Path) -> None:
 
 def test_a_name_as_long_as_names_may_be(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name = "x" * 251 + ".csv"
-    assert run(monkeypatch, "score", "wine.model", "wine.csv", "--out", name) == 0
+    assert run(monkeypatch, "score", "wine.aem", "wine.csv", "--out", name) == 0
     assert Path(name).is_file()
 
 
@@ -81,10 +86,10 @@ def test_a_name_as_long_as_names_may_be(folder: Path, monkeypatch: pytest.Monkey
     "arguments",
     [
         ["fit", "wine.csv", "--out", "new/m"],
-        ["score", "wine.model", "wine.csv", "--out", "o.csv"],
-        ["sample", "wine.model", "-n", "3", "--out", "o.csv"],
-        ["report", "wine.model", "wine.csv", "--out", "o.html"],
-        ["evaluate", "wine.model", "wine.csv", "--out", "o.json"],
+        ["score", "wine.aem", "wine.csv", "--out", "o.csv"],
+        ["sample", "wine.aem", "-n", "3", "--out", "o.csv"],
+        ["report", "wine.aem", "wine.csv", "--out", "o.html"],
+        ["evaluate", "wine.aem", "wine.csv", "--out", "o.json"],
     ],
 )
 def test_outputs_are_tried_before_the_work(
@@ -110,7 +115,7 @@ def test_json_has_no_infinities(
 ) -> None:
     scores = np.full((178, 3), -np.inf)
     monkeypatch.setattr(TableModel, "score", lambda *_: ColumnScores(scores, np.zeros(178)))
-    assert run(monkeypatch, "score", "wine.model", "wine.csv", "--out", "s.json", "--json") == 0
+    assert run(monkeypatch, "score", "wine.aem", "wine.csv", "--out", "s.json", "--json") == 0
     summary = json.loads(capsys.readouterr().out)
     assert summary["mean_log_density"] is None and summary["lowest_row"] == 0
     text = Path("s.json").read_text()
@@ -120,7 +125,7 @@ def test_json_has_no_infinities(
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_full_standard_output(folder: Path, unbuffered: str) -> None:
-    program = [sys.executable, "-m", "aem.cli", "sample", "wine.model", "-n", "10"]
+    program = [sys.executable, "-m", "aem.cli", "sample", "wine.aem", "-n", "10"]
     with open("/dev/full", "wb") as full:
         ended = subprocess.run(
             program,

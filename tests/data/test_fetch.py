@@ -260,7 +260,7 @@ def test_data_set_that_is_present_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_data_set_without_a_download_says_how_to_get_it(tmp_path: Path) -> None:
-    with pytest.raises(AemError, match=r"gas-10k has no public download\. .*gas_subset\.npz"):
+    with pytest.raises(AemError, match=r"gas-10k has no public download: .*gas_subset\.npz"):
         fetch("gas-10k", tmp_path)
 
 

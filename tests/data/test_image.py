@@ -143,12 +143,12 @@ def write_negative(path: Path) -> None:
 @pytest.mark.parametrize(
     ("write", "complaint"),
     [
-        (write_nothing, "There is no image file at {path}."),
-        (Path.mkdir, "{path} is a directory, not an image file."),
-        (write_text, "{path} cannot be read as an image."),
-        (write_half_a_picture, "{path} cannot be read as an image."),
-        (write_black, "{path} is black all over, so it is no density."),
-        (write_negative, "{path} has negative or non-finite pixels, so it is no density."),
+        (write_nothing, "there is no image file at {path}"),
+        (Path.mkdir, "{path} is a folder, not an image file"),
+        (write_text, "{path} cannot be read as an image"),
+        (write_half_a_picture, "{path} cannot be read as an image"),
+        (write_black, "{path} is black all over, so it is no density"),
+        (write_negative, "{path} has negative or non-finite pixels, so it is no density"),
     ],
 )
 def test_what_is_no_picture_is_refused(

@@ -39,7 +39,7 @@ def test_every_data_set_says_what_it_is_and_how_to_get_it(info: registry.Dataset
 
 
 def test_unknown_name_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(AemError, match="no data set 'powr'; there are power, power-maf"):
+    with pytest.raises(AemError, match="unknown data set 'powr'; known: power, power-maf"):
         registry.load("powr")
 
 

@@ -166,7 +166,7 @@ def app() -> typer.Typer:
 def test_command_prints_and_writes(
     app: typer.Typer, model: AEM, rows: np.ndarray, tmp_path: Path
 ) -> None:
-    path, data, out = tmp_path / "m.safetensors", tmp_path / "d.csv", tmp_path / "r.json"
+    path, data, out = tmp_path / "m.aem", tmp_path / "d.csv", tmp_path / "r.json"
     save_model(model, path)
     lines = ["id,b,a", *(f"r{i},{b},{a}" for i, (a, b) in enumerate(rows[:30]))]
     data.write_text("\n".join(lines) + "\n")
@@ -182,7 +182,7 @@ def test_command_prints_and_writes(
 
 
 def test_command_knows_tasks_and_their_limit(app: typer.Typer, model: AEM, tmp_path: Path) -> None:
-    path = tmp_path / "m.safetensors"
+    path = tmp_path / "m.aem"
     save_model(model, path)
     options = ["--rows", "20", "--samples", "0", "--kde-samples", "0", "--json"]
     result = CliRunner().invoke(app, [str(path), "checkerboard", *options])
@@ -198,7 +198,7 @@ def test_command_knows_tasks_and_their_limit(app: typer.Typer, model: AEM, tmp_p
 def test_command_refuses(
     app: typer.Typer, model: AEM, tmp_path: Path, data: str, said: str
 ) -> None:
-    path = tmp_path / "m.safetensors"
+    path = tmp_path / "m.aem"
     save_model(model, path)
     result = CliRunner().invoke(app, [str(path), data])
     assert isinstance(result.exception, AemError)

@@ -167,8 +167,8 @@ def test_training_raises_the_likelihood(estimator: str, stratified: bool, kind: 
 @most_kinds
 def test_a_file_gives_the_same_bits_back(kind: str, tmp_path: Path) -> None:
     model = model_of(kind)
-    save_model(model, tmp_path / "model.safetensors")
-    loaded = load_model(tmp_path / "model.safetensors")
+    save_model(model, tmp_path / "model.aem")
+    loaded = load_model(tmp_path / "model.aem")
     assert loaded.config == model.config and type(loaded.head) is type(model.head)
     rows = rows_of(model, 5)
     assert torch.equal(loaded().log_prob(rows), model().log_prob(rows))

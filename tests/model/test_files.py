@@ -56,7 +56,7 @@ def test_a_loaded_model_is_the_saved_one_bit_for_bit(
     aem = make(form, context)
     if double:
         aem = aem.double()
-    path = tmp_path / "new folder" / "model.safetensors"
+    path = tmp_path / "new folder" / "model.aem"
     save_model(aem, path, seed=3)
     loaded = load_model(path)
     assert loaded.config == aem.config and loaded.columns == aem.columns
@@ -78,10 +78,10 @@ def test_a_loaded_model_is_the_saved_one_bit_for_bit(
 
 
 def test_saving_leaves_one_readable_file(make: Callable[..., AEM], tmp_path: Path) -> None:
-    path = tmp_path / "model.safetensors"
+    path = tmp_path / "model.aem"
     path.write_text("what was there before")
     save_model(make(), path)
-    assert os.listdir(tmp_path) == ["model.safetensors"]
+    assert os.listdir(tmp_path) == ["model.aem"]
     umask = os.umask(0)
     os.umask(umask)
     assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~umask
@@ -92,7 +92,7 @@ def test_saving_leaves_one_readable_file(make: Callable[..., AEM], tmp_path: Pat
 def test_truncated_files_are_refused(
     make: Callable[..., AEM], tmp_path: Path, share: float
 ) -> None:
-    path = tmp_path / "model.safetensors"
+    path = tmp_path / "model.aem"
     save_model(make(), path)
     content = path.read_bytes()
     path.write_bytes(content[: int(share * len(content))])
@@ -101,7 +101,7 @@ def test_truncated_files_are_refused(
 
 
 def test_foreign_files_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "model.safetensors"
+    path = tmp_path / "model.aem"
     path.write_bytes(np.random.default_rng(0).bytes(4096))
     with pytest.raises(AemError, match=f"{path} is not a model file"):
         load_model(path)
@@ -143,7 +143,7 @@ def rewritten(
         (lambda m, t: t.clear(), "not hold a complete model: 'standardisation.shift' is missing"),
         (
             lambda m, t: m["model"]["config"].update(hiden=3),
-            "model.safetensors .* unknown key 'hiden'; .* may be from a newer version of aem$",
+            "model.aem .* unknown key 'hiden'; .* may be from a newer version of aem$",
         ),
         (
             lambda m, t: m["model"]["config"].update(energy="new"),
@@ -158,7 +158,7 @@ def rewritten(
             "'energy_input' is no longer a setting: only 'value' is left of it, not 'residual'$",
         ),
         (lambda m, t: m["model"].update(config=[1]), "'config' is not a table of keys$"),
-        (lambda m, t: m["columns"].pop(), "safetensors .* 1 column names for 2 features"),
+        (lambda m, t: m["columns"].pop(), "model.aem .* 1 column names for 2 features"),
         (lambda m, t: m.update(columns=[1, 2]), "'columns' is not a list of columns"),
         (lambda m, t: m.update(columns=["width", "size"]), "'columns' is not a list of columns"),
         (lambda m, t: m["columns"][0].pop("kind"), "'columns' is not a list of columns"),
@@ -171,7 +171,7 @@ def test_files_that_do_not_fit_are_refused(
     change: Callable[[dict[str, Any], dict[str, torch.Tensor]], None],
     message: str,
 ) -> None:
-    path = tmp_path / "model.safetensors"
+    path = tmp_path / "model.aem"
     save_model(make(), path)
     rewritten(path, change)
     for load in (load_model, TableModel.load):
@@ -180,7 +180,7 @@ def test_files_that_do_not_fit_are_refused(
 
 
 def test_metadata_nested_beyond_reason_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "model.safetensors"
+    path = tmp_path / "model.aem"
     save_file({"weight": torch.zeros(3)}, path, metadata={"about": "[" * 100_000})
     with pytest.raises(AemError, match="not a model file, or a damaged one"):
         load_model(path)
@@ -190,7 +190,7 @@ def test_metadata_nested_beyond_reason_is_refused(tmp_path: Path) -> None:
 def test_a_file_that_may_not_be_read_is_named(
     make: Callable[..., AEM], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    path = tmp_path / "model.safetensors"
+    path = tmp_path / "model.aem"
     save_model(make(), path)
 
     def refuse(*_: object, **__: object) -> None:
@@ -209,7 +209,7 @@ def test_names_that_no_file_can_have(tmp_path: Path) -> None:
 
 
 def test_missing_file_and_folder_are_named(tmp_path: Path) -> None:
-    for path in (tmp_path / "none.safetensors", tmp_path):
+    for path in (tmp_path / "none.aem", tmp_path):
         with pytest.raises(AemError, match=f"there is no model file at {path}"):
             load_model(path)
 
@@ -217,7 +217,7 @@ def test_missing_file_and_folder_are_named(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_named(make: Callable[..., AEM], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
     for folder in (tmp_path / "file", tmp_path / "file" / "below"):
-        target = folder / "model.safetensors"
+        target = folder / "model.aem"
         with pytest.raises(AemError, match=f"cannot write to {folder}: a file is in the way"):
             save_model(make(), target)
     assert os.listdir(tmp_path) == ["file"]
@@ -230,7 +230,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch,
     error: BaseException,
 ) -> None:
-    path = tmp_path / "model.safetensors"
+    path = tmp_path / "model.aem"
     save_model(make(), path)
     before = path.read_bytes()
 
@@ -241,7 +241,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(
     expected = AemError if isinstance(error, OSError) else KeyboardInterrupt
     with pytest.raises(expected):
         save_model(make(), path, other=True)
-    assert os.listdir(tmp_path) == ["model.safetensors"]
+    assert os.listdir(tmp_path) == ["model.aem"]
     assert path.read_bytes() == before
 
 

@@ -137,9 +137,9 @@ def test_training_starts_where_the_regressions_are() -> None:
 
 
 def test_a_whitened_model_returns_from_its_file(model: AEM, tmp_path: Path) -> None:
-    save_model(model, tmp_path / "model.safetensors")
+    save_model(model, tmp_path / "model.aem")
     x = rows_like_the_data(10)
-    loaded = load_model(tmp_path / "model.safetensors")
+    loaded = load_model(tmp_path / "model.aem")
     assert torch.equal(loaded().log_prob(x), model().log_prob(x))
 
 

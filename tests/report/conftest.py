@@ -57,7 +57,7 @@ def table(rows: NDArray[np.float64]) -> TableModel:
 @pytest.fixture(scope="session")
 def made(table: TableModel, rows: NDArray[np.float64]) -> BuiltReport:
     return build(
-        table, rows, path=Path("a<b>.model"), data="rows & <i>columns</i>.csv", limits=LIMITS
+        table, rows, path=Path("a<b>.aem"), data="rows & <i>columns</i>.csv", limits=LIMITS
     )
 
 

@@ -157,7 +157,7 @@ def test_the_keyboard_reaches_everything_and_shows_where_it_is(wide: Watched) ->
 def test_names_are_shown_as_they_are(wide: Watched) -> None:
     shown = wide.page.locator("#marginals h3").all_inner_texts()
     assert shown == list(HOSTILE)
-    assert "a<b>.model and rows & <i>columns</i>.csv" in wide.page.locator("h1").inner_text()
+    assert "a<b>.aem and rows & <i>columns</i>.csv" in wide.page.locator("h1").inner_text()
     assert wide.page.locator("img").count() == 0
 
 

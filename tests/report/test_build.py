@@ -124,7 +124,9 @@ def test_history_comes_from_the_file_or_the_folder(
     own = made.record["training"]
     assert own["source"] == "the model file" and len(own["step"]) == len(own["loss"])
     assert own["step"][0] <= own["energy_from"] <= own["step"][-1]
-    assert "missing" in training_record({}, tmp_path / "model.safetensors")
+    names = ("model.aem", "model.safetensors")  # the second in folders of versions before 0.2
+    for name in names:
+        assert "missing" in training_record({}, tmp_path / name)
     history = [{"step": 5, "loss": 1.0, "validation_log_prob": float("nan")}]
     (tmp_path / "metrics.json").write_text(
         json.dumps(
@@ -134,10 +136,11 @@ def test_history_comes_from_the_file_or_the_folder(
             }
         )
     )
-    beside = training_record({}, tmp_path / "model.safetensors")
-    assert beside["energy_from"] == 3
-    assert beside["source"] == "metrics.json" and beside["validation_log_prob"] == [None]
-    assert "missing" in training_record({}, tmp_path / "another.model")
+    for name in names:
+        beside = training_record({}, tmp_path / name)
+        assert beside["energy_from"] == 3
+        assert beside["source"] == "metrics.json" and beside["validation_log_prob"] == [None]
+    assert "missing" in training_record({}, tmp_path / "another.aem")
 
 
 def test_models_without_a_network_or_a_record_say_so(
@@ -147,9 +150,9 @@ def test_models_without_a_network_or_a_record_say_so(
     limits = Limits(300, 20, 10, 5, 50, 100, listed=3)
     made = build(alone, rows, path=Path("m"), data="d", limits=limits)
     assert "mixture alone" in made.record["training"]["missing"]
-    save_model(table.model, tmp_path / "bare.model")
+    save_model(table.model, tmp_path / "bare.aem")
     bare = build(
-        TableModel.load(tmp_path / "bare.model"), rows, path=Path("m"), data="d", limits=limits
+        TableModel.load(tmp_path / "bare.aem"), rows, path=Path("m"), data="d", limits=limits
     )
     assert "Neither" in bare.record["training"]["missing"]
 

@@ -32,7 +32,7 @@ def folder(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Path:
     pd.DataFrame(rows[10:22], columns=list(HOSTILE)).to_csv(tmp_path / "rows.csv", index=False)
-    table.save(tmp_path / "rows.model")
+    table.save(tmp_path / "rows.aem")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -40,7 +40,7 @@ def folder(
 def test_a_page_its_numbers_and_the_same_page_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    arguments = ("rows.model", "rows.csv", "--rows", "10", "--out")
+    arguments = ("rows.aem", "rows.csv", "--rows", "10", "--out")
     assert run(monkeypatch, *arguments, "deep/report.html", "--json") == 0
     metrics = json.loads(capsysbinary.readouterr().out)
     assert metrics["rows"] == 12 and metrics["rows_scored"] == 10
@@ -54,12 +54,12 @@ def test_a_page_its_numbers_and_the_same_page_again(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("rows.model", "rows.csv", "--out", "report.pdf"), "not the name of a page"),
-        (("rows.model", "none.csv", "--out", "report.html"), "there is no file none.csv"),
+        (("rows.aem", "rows.csv", "--out", "report.pdf"), "not the name of a page"),
+        (("rows.aem", "none.csv", "--out", "report.html"), "there is no file none.csv"),
         (("rows.csv", "rows.csv", "--out", "report.html"), "not a model file"),
-        (("rows.model", "one.csv", "--out", "report.html"), "has one row"),
-        (("rows.model", "rows.csv", "--out", "-", "--json"), "standard output"),
-        (("rows.model", "rows.csv", "--out", "folder.html"), "is a folder"),
+        (("rows.aem", "one.csv", "--out", "report.html"), "has one row"),
+        (("rows.aem", "rows.csv", "--out", "-", "--json"), "standard output"),
+        (("rows.aem", "rows.csv", "--out", "folder.html"), "is a folder"),
     ],
 )
 def test_bad_input_is_one_sentence_and_leaves_nothing(

@@ -169,7 +169,7 @@ def test_a_transform_must_not_bend_discrete_columns() -> None:
     model = table_of(("tail", "count"))
     (scores, _) = model.transform.parts
     swap = Symmetry(((0, 1), (1, 0)))
-    for part, said in ((scores, "bend"), (swap, "mix")):
+    for part, said in ((scores, "rescale"), (swap, "mix")):
         with pytest.raises(AemError, match=said):
             TableModel(model.model, Chain((part,)), [Discrete("tail", 0.0, 1.0, 9, 0.1, "")])
     whitened = untrained(
@@ -242,15 +242,15 @@ def test_members_must_agree(orders: TableEnsemble) -> None:
 
 def test_a_model_is_one_of_its_columns_in_its_order(orders: TableEnsemble) -> None:
     model = orders.members[0].model
-    with pytest.raises(AemError, match="other columns, or of another order"):
+    with pytest.raises(AemError, match="other columns than the table, or another order"):
         TableModel(model, None, columns=COLUMNS[::-1])
-    with pytest.raises(AemError, match="other columns, or of another order"):
+    with pytest.raises(AemError, match="other columns than the table, or another order"):
         TableModel(model, Chain((Permutation((1, 0)),)))
     with pytest.raises(AemError, match="other columns"):
         TableModel(model).in_order(("far", "wide"))
-    with pytest.raises(AemError, match="an order of 3 columns for a table of 2"):
+    with pytest.raises(AemError, match="the order has 3 columns, the table 2"):
         TableModel(model, Chain((Permutation((1, 0, 2)),)))
-    with pytest.raises(AemError, match="with a context"):
+    with pytest.raises(AemError, match="needs a context"):
         given = torch.zeros(1, dtype=torch.float64)
         config = SMALL.__class__(**{**SMALL.__dict__, "features": 2, "context_features": 1})
         TableModel(AEM(config, context_shift=given))

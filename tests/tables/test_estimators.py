@@ -175,11 +175,11 @@ def test_columns_far_from_zero(steps: int, tmp_path: Any) -> None:
     assert 0 < lines["likely_high"][place] - lines["likely_low"][place] < 5
     low, high = map(float, lines["likely"][place].split(" … "))
     assert high - low > 0.5
-    fitted.save(tmp_path / "far.model")
-    again = TableModel.load(tmp_path / "far.model").score(far[:50]).total
+    fitted.save(tmp_path / "far.aem")
+    again = TableModel.load(tmp_path / "far.aem").score(far[:50]).total
     np.testing.assert_array_equal(again, scores)
     with pytest.raises(AemError, match=r"load it with aem\.TableModel"):
-        load_model(tmp_path / "far.model")
+        load_model(tmp_path / "far.aem")
 
 
 def test_frames_of_either_kind(wine: pd.DataFrame, density: AEMDensity) -> None:
@@ -228,9 +228,9 @@ def test_bad_frames(change: Any, said: str, wine: pd.DataFrame, density: AEMDens
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("components", 0, "components must be positive, not 0"),
-        ("hidden", -3, "hidden must be positive, not -3"),
-        ("steps", -1, "steps must not be negative, not -1"),
+        ("components", 0, "'components' must be positive, not 0"),
+        ("hidden", -3, "'hidden' must be positive, not -3"),
+        ("steps", -1, "'steps' must not be negative, not -1"),
     ],
 )
 def test_impossible_settings(name: str, value: int, said: str, wine: pd.DataFrame) -> None:
@@ -245,12 +245,12 @@ def test_impossible_settings(name: str, value: int, said: str, wine: pd.DataFram
         ("components", True, "'components' must be a whole number, not True"),
         ("hidden", "x", "'hidden' must be a whole number, not 'x'"),
         ("dropout", "much", "'dropout' must be a number, not 'much'"),
-        ("learning_rate", np.inf, "learning_rate must be a finite number, not inf"),
+        ("learning_rate", np.inf, "'learning_rate' must be a finite number, not inf"),
         ("device", None, "unknown device 'None'"),
-        ("random_state", -1, "random_state must lie between 0 and"),
-        ("random_state", 2**70, "random_state must lie between 0 and"),
-        ("contamination", "auto", r"contamination must lie in \(0, 0.5\], not 'auto'"),
-        ("contamination", None, r"contamination must lie in \(0, 0.5\], not None"),
+        ("random_state", -1, "'random_state' must lie between 0 and"),
+        ("random_state", 2**70, "'random_state' must lie between 0 and"),
+        ("contamination", "auto", r"'contamination' must lie in \(0, 0.5\], not 'auto'"),
+        ("contamination", None, r"'contamination' must lie in \(0, 0.5\], not None"),
     ],
 )
 def test_settings_of_the_wrong_kind(name: str, value: Any, said: str, wine: pd.DataFrame) -> None:
@@ -262,8 +262,8 @@ def test_numbers_of_numpy_are_numbers(tmp_path: Any, wine: pd.DataFrame) -> None
     given: dict[str, Any] = {"components": np.int64(2), "dropout": np.float32(0.5)}
     count: Any = np.int64(3)
     estimator = AEMDensity(steps=0, **given)
-    estimator.fit(wine).save(tmp_path / "wine.model")
-    assert TableModel.load(tmp_path / "wine.model").about["mixture"]["components"] == 2
+    estimator.fit(wine).save(tmp_path / "wine.aem")
+    assert TableModel.load(tmp_path / "wine.aem").about["mixture"]["components"] == 2
     assert len(estimator.sample(count)) == 3
 
 
@@ -274,7 +274,7 @@ def test_impossible_questions(wine: pd.DataFrame, density: AEMDensity) -> None:
         with pytest.raises(ValueError, match="rows to draw must be a positive whole one"):
             density.sample(count)
     for top in tops:
-        with pytest.raises(ValueError, match="top must be a positive whole number of columns"):
+        with pytest.raises(ValueError, match="'top' must be a positive whole number of columns"):
             density.explain(wine, top=top)
     detector = AEMOutlierDetector(components=2).fit(wine)
     for ask in (detector.score_samples, detector.predict, detector.decision_function):
@@ -441,9 +441,9 @@ def test_likely_regions_hold_what_they_say(wine: pd.DataFrame, density: AEMDensi
 def test_reloaded_and_pickled_models_agree_to_the_last_digit(
     tmp_path: Any, wine: pd.DataFrame, density: AEMDensity
 ) -> None:
-    density.save(tmp_path / "wine.model")
+    density.save(tmp_path / "wine.aem")
     expected = density.score_samples(wine)
-    table = TableModel.load(tmp_path / "wine.model")
+    table = TableModel.load(tmp_path / "wine.aem")
     np.testing.assert_array_equal(table.score(wine.to_numpy()).total, expected)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(density)).score_samples(wine), expected)
     np.testing.assert_array_equal(density.sample(9, random_state=0), table.sample(9, 0))

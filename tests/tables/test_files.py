@@ -133,7 +133,7 @@ def test_nothing_a_detector_needs_is_in_its_remarks(tmp_path: Path) -> None:
 
 
 def test_nothing_a_prior_needs_is_in_its_remarks(tmp_path: Path) -> None:
-    path = tmp_path / "prior.safetensors"
+    path = tmp_path / "prior.aem"
     write_prior(path)
     rewritten(path, lambda metadata: metadata.update(about={}))
     latents = torch.randn(7, 2)
@@ -337,8 +337,8 @@ def lose(name: str) -> Change:
         (lambda m: m["columns"][0].update(name="size"), "more than one column 'size'"),
         (lambda m: m.update(transforms={}), "'transforms' is not a list"),
         (lambda m: m["transforms"][0].pop("scores"), "'normal_scores' is damaged"),
-        (lambda m: m["transforms"][0].update(column=9), "of column 10, of 5 columns"),
-        (lambda m: m["transforms"][0].update(column=3), "bend the discrete column 'count'"),
+        (lambda m: m["transforms"][0].update(column=9), "of column 10 does not belong"),
+        (lambda m: m["transforms"][0].update(column=3), "rescale the discrete column 'count'"),
         (lambda m: m["transforms"][1]["offsets"].pop(), "4 offsets for 5 columns"),
         (lambda m: m["transforms"][1].update(offsets="far"), "'offset' is damaged"),
         (lambda m: m.update(about=[1]), "'about' is not a table of keys"),
@@ -372,7 +372,7 @@ def test_damaged_tables(change: Change, said: str, tmp_path: Path) -> None:
         (lambda m: m["members"][0].pop("transforms"), "'transforms' is missing"),
         (lambda m: m["members"][0]["model"].update(config=[1]), "'config' is not a table of keys"),
         (lambda m: m["members"][1]["transforms"][0].update(order=[0, 1, 2, 3, 9]), "each column"),
-        (lambda m: m["members"][1]["transforms"][0].update(order=[0, 1]), "order of 2 columns"),
+        (lambda m: m["members"][1]["transforms"][0].update(order=[0, 1]), "order has 2 columns"),
         (lambda m: m["members"][1]["transforms"][0].update(order=list("abcde")), "is damaged"),
     ],
 )

@@ -116,7 +116,7 @@ def test_counted_values_have_no_kernels(name: str) -> None:
 
 def test_of_a_file_of_each_kind(tmp_path: Path) -> None:
     """A detector's and a prior's density as well."""
-    save_prior(unnamed().model, torch.nn.Linear(1, 1), tmp_path / "prior.safetensors")
+    save_prior(unnamed().model, torch.nn.Linear(1, 1), tmp_path / "prior.aem")
     ensemble().save(tmp_path / "ensemble.aem")
     kept = Path(__file__).parents[1] / "kept" / "0.1"
     for path in (*tmp_path.iterdir(), kept / "detector.aem", kept / "table.aem"):

@@ -34,9 +34,9 @@ def test_a_run_without_estimates_has_no_columns_for_them(monkeypatch: pytest.Mon
         "task": "spirals",
         "points": "1,000,000",
         "best possible (nats)": "-3.143",
-        "proposal below it": "0.0500",
-        "AEM below it": "**0.0100** ± 0.0020",
-        "error of log p": "6e-04",
+        "gap of the proposal": "0.0500",
+        "gap of the AEM": "**0.0100** ± 0.0020",
+        "numerical error of log p": "6e-04",
         "training": "400,000 steps, 122 s",
         "device": "GPU",
     }
@@ -53,9 +53,9 @@ def test_estimates_and_lost_rows_stand_beside_the_quadrature(
         {"spirals": record(**some), "diamond": record(**lost), "einstein": record()},
     )
     by_task = {row[0]: dict(zip(header, row, strict=True)) for row in found}
-    assert by_task["spirals"]["AEM below it, estimated"] == "0.0080 ± 0.0010"
-    assert by_task["spirals"]["AEM below it, quadrature"] == "**0.0100** ± 0.0020"
+    assert by_task["spirals"]["gap of the AEM, importance sampling"] == "0.0080 ± 0.0010"
+    assert by_task["spirals"]["gap of the AEM, quadrature"] == "**0.0100** ± 0.0020"
     assert by_task["spirals"]["rows without a density"] == "3 of 2,000"
-    assert by_task["diamond"]["AEM below it, quadrature"] == "—"
+    assert by_task["diamond"]["gap of the AEM, quadrature"] == "—"
     assert by_task["diamond"]["rows without a density"] == "2,000 of 2,000"
-    assert by_task["einstein"]["AEM below it, estimated"] == ""
+    assert by_task["einstein"]["gap of the AEM, importance sampling"] == ""

@@ -1,7 +1,7 @@
-"""Write the tables of README and docs from results/*.json, so that no number is ever typed.
+"""Write the tables of README and docs from results/*.json, so that no number is typed by hand.
 
-A page holds pairs of markers, <!-- results:NAME --> and <!-- /results -->; what stands between them
-belongs to this program. With --check nothing is written and a stale page is an error.
+A page holds pairs of markers, <!-- results:NAME --> and <!-- /results -->, and this program writes
+the text between them. With --check it writes nothing and fails where a page is out of date.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""What the renderers share: where results lie and what a table looks like."""
+"""What the renderers share: reading results, and Markdown tables."""
 
 import json
 from pathlib import Path

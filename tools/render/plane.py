@@ -8,7 +8,7 @@ PLANE = ("spirals", "checkerboard", "diamond", "image", "einstein")
 
 
 def plane_table(preset: str) -> str:
-    """Distance from the best possible, task by task; estimates where runs have them."""
+    """The gap to the best possible score of each task; its estimates where runs have them."""
     found = [(task, r) for task in PLANE if (r := result(f"{task}/{preset}")) is not None]
     estimated = any(r.get("importance") for _, r in found)
     rows = []
@@ -33,11 +33,11 @@ def plane_table(preset: str) -> str:
         "task",
         "points",
         "best possible (nats)",
-        "proposal below it",
-        *["AEM below it, estimated"] * estimated,
-        "AEM below it" + ", quadrature" * estimated,
+        "gap of the proposal",
+        *["gap of the AEM, importance sampling"] * estimated,
+        "gap of the AEM" + ", quadrature" * estimated,
         *["rows without a density"] * estimated,
-        "error of log p",
+        "numerical error of log p",
         "training",
         "device",
     ]
@@ -49,7 +49,7 @@ def _gap(record: dict[str, Any]) -> str:
 
 
 def seeds_table() -> str:
-    """Twenty seeds a task."""
+    """The smallest, median and largest gap of twenty seeds of each task."""
     r = result("seeds/fast")
     if r is None:
         return ""
@@ -67,7 +67,7 @@ def seeds_table() -> str:
 
 
 def start_table() -> str:
-    """What the diamond's energy does from two starts of its mixture."""
+    """Early validation scores on the diamond from two initial mixtures."""
     r = result("experiments/diamond-start")
     if r is None:
         return ""

@@ -1,4 +1,4 @@
-"""The tables of what fits without tuning achieve beside others, from results/*.json."""
+"""The tables that compare untuned fits with other methods, from results/*.json."""
 
 from typing import Any
 
@@ -44,8 +44,15 @@ def accuracy() -> str:
                     "" if apart[0] is None else f"{apart[0]:.3f}",
                 ]
             )
-    header = ["table", "method", "test log-likelihood ± 2 s.e.", "median", "worst row", "a fit"]
-    return _table([*header, "samples told apart (AUROC)"], rows)
+    header = [
+        "table",
+        "method",
+        "test log-likelihood ± 2 s.e.",
+        "median",
+        "worst row",
+        "time per fit",
+    ]
+    return _table([*header, "AUROC of a classifier on samples"], rows)
 
 
 def anomalies() -> str:
@@ -72,7 +79,7 @@ PROPOSALS = {"mixture": "Gaussians", "student_t": "Student-t distributions"}
 
 
 def heavy_tails() -> str:
-    """What a heavy-tailed column costs each proposal, in the mean and in far rows."""
+    """Gaps to the true density of a heavy-tailed column, for each proposal."""
     record = result("accuracy/heavy-tails")
     if record is None:
         return f"{NOT_MEASURED}\n"
@@ -91,26 +98,26 @@ def heavy_tails() -> str:
         "training rows",
         "ν of the data",
         "proposal",
-        "nats per row below the truth, ± 2 s.e.",
+        "mean gap to the truth, nats per row ± 2 s.e.",
     ]
-    table = markdown([*header, "the row furthest below", "nodes per normaliser"], rows)
+    table = markdown([*header, "largest gap of a row", "nodes per normaliser"], rows)
     fewest, heaviest = record["runs"][0]["train_rows"], record["runs"][0]["degrees_of_freedom"]
     said = []
     for proposal, label in PROPOSALS.items():
         same = found[fewest, heaviest, proposal]
         mean, worst = sum(r["gap"] for r in same) / len(same), max(r["worst_gap"] for r in same)
         said.append(
-            f"by {mean:.3f} nats per row under mixtures of {label} (one row by {worst:.0f})"
+            f"{mean:.3f} nats per row with mixtures of {label} (at most {worst:.0f} for a single row)"
         )
     return (
-        f"{table}\nAfter {fewest:,} training rows of {heaviest:g} degrees of freedom held-out rows are "
-        f"below the truth {' and '.join(said)}; {len(same)} seeds of {record['test_rows']:,} rows, "
-        f"{record['device']}, commit {record['commit']}.\n"
+        f"{table}\nWith {fewest:,} training rows of {heaviest:g} degrees of freedom, the mean gap of "
+        f"held-out rows is {' and '.join(said)}. {len(same)} seeds, {record['test_rows']:,} test rows "
+        f"each; {record['device']}, commit {record['commit']}.\n"
     )
 
 
 def runs() -> str:
-    """Where these numbers come from."""
+    """The command, device and commit of each result."""
     rows = []
     recorded = (*(f"accuracy/{t}" for t in TABLES_OUT_OF_THE_BOX), "accuracy/heavy-tails")
     for name in (*recorded, "anomalies/adbench"):

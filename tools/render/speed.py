@@ -18,7 +18,7 @@ def benches() -> list[dict[str, Any]]:
 
 
 def by_device(table: Callable[[dict[str, Any]], str]) -> str:
-    """A table a device, under its name."""
+    """One table for each device, under its name."""
     parts = [(run["device"], table(run)) for run in benches()]
     return "\n".join(f"**{device}**\n\n{text}" for device, text in parts if text) or f"{NO_BENCH}\n"
 
@@ -34,7 +34,7 @@ def measured(run: dict[str, Any], part: str) -> dict[str, dict[str, dict[str, An
 
 
 def step_table(run: dict[str, Any]) -> str:
-    """Milliseconds a training step; for ours, also how many times as fast as the textbook's."""
+    """Milliseconds per training step; for ours, also how many times as fast as the textbook's."""
     rows = []
     for shape, by in measured(run, "step").items():
         ours, theirs = by.get("ours", {}), by.get("textbook", {})
@@ -51,7 +51,7 @@ def step_table(run: dict[str, Any]) -> str:
             ]
         )
     header = ["ms per step", "textbook", "ours", "ours Fourier", "torch.compile"]
-    header += ["peak MiB", "of ceiling"]
+    header += ["peak MiB", "share of ceiling"]
     return markdown(header, rows)
 
 
@@ -89,7 +89,7 @@ def scaling_table(run: dict[str, Any]) -> str:
 
 
 def runs_table() -> str:
-    """Where the numbers come from."""
+    """The device, commit and command of each run."""
     rows = [
         [
             run["device"],
@@ -113,13 +113,13 @@ def figure(value: float | None) -> str:
 
 
 def in_brackets(ratio: float) -> str:
-    """So many times as fast; what is less than ten with a digit more."""
+    """Return a ratio of speeds in brackets, with one decimal if it is below ten."""
     digits = f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.1f}"
     return f" ({digits}\N{NO-BREAK SPACE}×)"
 
 
 def authors_table() -> str:
-    """Our step on the GPU the authors' code was measured on, beside it."""
+    """Our step and that of the authors' code, on the same kind of GPU."""
     rows = []
     for run in benches():
         if "H200" not in run["device"]:
@@ -139,7 +139,7 @@ def authors_table() -> str:
 
 
 def precision_table() -> str:
-    """Validation by step in both precisions."""
+    """Validation scores by step in both precisions."""
     record = result("precision/power")
     if record is None:
         return "Not measured yet: `python -m benchmarks.claims.precision`.\n"
@@ -154,7 +154,7 @@ def precision_table() -> str:
 
 
 def busy_table() -> str:
-    """The default number of threads beside one, with busy neighbours; an older checkout first."""
+    """The default number of threads and one thread, beside busy processes."""
     record = result("bench/contention")
     if record is None:
         return "Not measured yet: `python -m benchmarks.speed.contention`.\n"
@@ -163,7 +163,7 @@ def busy_table() -> str:
     }
     ratios = {(c["workload"], c["neighbours"], c["tree"]): c for c in record["comparisons"]}
     trees = [t for t in ("before", "after") if any(m["tree"] == t for m in record["measurements"])]
-    header = ["what", "busy neighbours"]
+    header = ["what", "busy processes"]
     for tree in trees:
         earlier = ", before" if tree == "before" else ""
         header += [f"{name}{earlier}" for name in ("one thread", "default", "default / one")]
@@ -184,7 +184,7 @@ def busy_table() -> str:
 
 
 def busy_speed(measurement: dict[str, Any] | None) -> str:
-    """A rate, or seconds; with a sign where a turn was cut off at its limit."""
+    """Return a rate or seconds, with a sign where a turn was stopped at its limit."""
     if measurement is None:
         return "—"
     if measurement["at_least"] is None:
@@ -194,7 +194,7 @@ def busy_speed(measurement: dict[str, Any] | None) -> str:
 
 
 def busy_ratio(comparison: dict[str, Any] | None) -> str:
-    """How many times as fast the default is, or the most or least it can be."""
+    """Return a ratio of speeds, or a bound on it."""
     if comparison is None or comparison["ratio"] is None:
         return "—"
     sign = {"exact": "", "at most": "< ", "at least": "> "}[comparison["bound"]]
@@ -202,7 +202,7 @@ def busy_ratio(comparison: dict[str, Any] | None) -> str:
 
 
 def busy_target(comparison: dict[str, Any] | None) -> str:
-    """What the ratio should be, and whether it is."""
+    """Return the target of a ratio, and whether it was met."""
     if comparison is None or comparison["target"] is None:
         return "—"
     verdict = {True: ", met", False: ", missed", None: ""}[comparison["met"]]
@@ -210,7 +210,7 @@ def busy_target(comparison: dict[str, Any] | None) -> str:
 
 
 def starting_table() -> str:
-    """Seconds until the program has answered; an older checkout first."""
+    """Seconds until the program has answered, beside those of an older checkout."""
     record = result("bench/starting")
     if record is None:
         return "Not measured yet: `python -m benchmarks.speed.starting`.\n"

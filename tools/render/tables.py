@@ -36,7 +36,7 @@ def _published(model: str, column: str) -> str:
 
 
 def small_tables() -> str:
-    """Four models a table, trained on the same rows."""
+    """Four models of each small table, trained on the same rows."""
     rows = []
     for table in SMALL:
         record = result(f"small_tables/{table}")
@@ -77,7 +77,7 @@ def full_tables() -> str:
 
 
 def beside_published() -> str:
-    """The paper's number, ours with the paper's settings and ours at best, shortfalls included."""
+    """The paper's scores beside ours, with the paper's settings and with our own."""
     rows = []
     for table, column in HEADLINES.items():
         paper, best = result(f"{table}/paper"), result(f"{table}/best")
@@ -99,7 +99,7 @@ def beside_published() -> str:
             ]
         )
     header = ["table", "proposal, published", "AEM, published", "proposal, `paper`", "AEM, `paper`"]
-    header += ["AEM, `best`", "of it the energy's", "rows scored: `paper`, `best`"]
+    header += ["AEM, `best`", "gain of the energy, `best`", "test rows scored: `paper`, `best`"]
     return markdown([*header, "highest published known to us"], rows, "No run is recorded yet.")
 
 
@@ -119,7 +119,7 @@ def _exact(record: Mapping[str, Any] | None) -> str:
 
 
 def _gain(record: Mapping[str, Any] | None) -> str:
-    """What the energy adds to the proposal."""
+    """Return the mean log density that the energy adds to the proposal."""
     return "" if record is None else f"{record['test']['quadrature']['above_proposal']:.2f}"
 
 
@@ -154,7 +154,7 @@ def _flat(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def models_of_maf() -> str:
-    """What MAF's simplest models score, and how that depends on which pictures validate."""
+    """Scores of MAF's simplest models, and how they depend on the validation pictures."""
     record, made = result("experiments/gaussian"), result("experiments/made")
     if record is None or made is None:
         return (
@@ -179,7 +179,7 @@ def models_of_maf() -> str:
     ]
     choices = f"{len(splits['random'])} random choices"
     rows.append([f"Gaussian, BSDS300, mean of {choices}", "", *drawn])
-    return markdown(["model and rows", "MAF's, test", "ours, test", "ours, validation"], rows)
+    return markdown(["model and rows", "test, MAF's", "test, ours", "validation, ours"], rows)
 
 
 def _validation(training: Mapping[str, Any]) -> list[str]:
@@ -220,8 +220,21 @@ def paper_on_bsds300() -> str:
     return markdown([*header, "test, quadrature"], rows)
 
 
+def overfitting() -> str:
+    """Scores of the paper's settings on training rows and on three kinds of other rows."""
+    record = result("experiments/bsds300-by-heart")
+    if record is None:
+        return ""
+    parts = list(record["proposal"])
+    rows = [
+        [name, *(f"{record[key][part]:.2f}" for part in parts)]
+        for name, key in (("proposal of `paper`", "proposal"), ("Gaussian", "gaussian"))
+    ]
+    return markdown(["model", *(part.replace("_", " ") for part in parts)], rows)
+
+
 def trials(name: str) -> str:
-    """What each trial changed, and what it gave on validation rows."""
+    """The settings in which trials differ, and the validation score of each."""
     record = result(f"experiments/{name}")
     if record is None:
         return "No trial is recorded yet.\n"
@@ -261,7 +274,7 @@ def trials(name: str) -> str:
             ]
         )
     names = [f"`{key}`" for key in keys]
-    # The scores first: of a table with many settings a page shows the left.
+    # The scores come first: a page may cut off the right side of a wide table.
     header = ["validation", *(["mixture, 2,000 rows"] if beside else [])]
     header += [*(["its proposal"] if apart else []), "best step"]
     return markdown([*header, *names], rows, "")
@@ -272,6 +285,7 @@ TABLES = {
     "full_tables": full_tables,
     "beside_published": beside_published,
     "models_of_maf": models_of_maf,
+    "overfitting_bsds300": overfitting,
     "paper_on_bsds300": paper_on_bsds300,
     "trials_bsds300": lambda: trials("bsds300"),
     "trials_bsds300_averaging": lambda: trials("bsds300-averaging"),

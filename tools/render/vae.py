@@ -9,17 +9,18 @@ from tools.render.pages import ROOT, markdown, result
 PRESETS = ("paper", "best")
 BOUNDS = {"elbo": "ELBO", "log_prob": "log p(x)"}  # in the order they are published
 FIGURE = "![Handwritten digits: binarised MNIST images, next to them unconditional samples]({})\n\n"
-SECTION = """An AEM as the prior of a variational autoencoder on binarised MNIST
-([docs/vae.md](docs/vae.md)): the importance-weighted bound of log p(x) with 50 samples, in nats with
-two standard errors, on the test images. The Gaussian row of `best` is only where its joint stage began;
-the digits at the top of this page are its samples.
+SECTION = """The paper uses an AEM as the prior of a variational autoencoder (VAE) on binarised MNIST
+([docs/vae.md](docs/vae.md)). The table has the importance-weighted bound on log p(x) of test images
+with 50 samples per image, in nats with two standard errors. The Gaussian prior of `best` is the
+starting point of a joint training of encoder, decoder and prior, and was not tuned by itself. The
+digits at the top of this page are samples of `best`.
 
 """
 AUGMENT = ("stage_one.augment", "joint.augment", "joint.augment_end")  # what the trials differ in
 
 
 def preset_table(preset: str) -> str:
-    """Everything one preset found, and what it took."""
+    """All scores of one preset, with the command, device and time."""
     found = result(f"vae/{preset}")
     if found is None:
         return f"Not measured yet: `aem reproduce vae --preset {preset}`.\n"
@@ -60,7 +61,7 @@ def figure(preset: str, folder: str) -> str:
 
 
 def section() -> str:
-    """What the README shows of it, once there is something."""
+    """The section of the README, once there is a result."""
     table = summary_table("log_prob")
     if not table:
         return ""
@@ -68,7 +69,7 @@ def section() -> str:
 
 
 def progress_table() -> str:
-    """What each stage of `best` brought on validation images, its worst moment included."""
+    """Validation scores of `best` at the ends of its stages, and at the worst step."""
     found = result("vae/best")
     if found is None:
         return "Not measured yet: `aem reproduce vae --preset best`.\n"

@@ -55,7 +55,9 @@ def check_table(
     if features is not None and table.shape[1] != features:
         raise AemError(f"the {what} has {table.shape[1]} columns, the model has {features}")
     if columns and len(columns) != table.shape[1]:
-        raise AemError(f"{len(columns)} column names for {table.shape[1]} columns of the {what}")
+        raise AemError(
+            f"there are {len(columns)} column names for {table.shape[1]} columns of the {what}"
+        )
     if table.shape[1] == 0:
         raise AemError(f"the {what} has no columns")
     names = list(columns) or unnamed(table.shape[1])

@@ -23,8 +23,19 @@ from aem.errors import AemError
 
 FORMAT = "aem"
 FORMAT_VERSION = 2
+# How the file with the model of a run is called, now and before version 0.2.
+MODELS_OF_RUNS = ("model.aem", "model.safetensors")
 # What numbers, lists and text of the wrong kind or size raise where they are used.
 FAULTS = (AttributeError, IndexError, OverflowError, RuntimeError, TypeError, ValueError)
+
+
+def model_of_run(folder: Path) -> Path:
+    """Name the file that holds the model of a run: the one there, or the one to be written.
+
+    Versions before 0.2 called it `model.safetensors`; a folder that has such a file keeps it.
+    """
+    present, earlier = (folder / name for name in MODELS_OF_RUNS)
+    return earlier if earlier.exists() and not present.exists() else present
 
 
 def make_folder(path: Path) -> None:

@@ -9,7 +9,7 @@ from aem.base.settings import SEEDS
 
 Model = Annotated[Path, typer.Argument(help="A model file.")]
 Table = Annotated[
-    str, typer.Argument(help="CSV, TSV (packed or not), Parquet or .npy; - for standard input.")
+    str, typer.Argument(help="CSV, TSV (compressed or not), Parquet or .npy; - for standard input.")
 ]
 Drop = Annotated[
     list[str] | None,

@@ -143,9 +143,9 @@ class Settings:
             object.__setattr__(self, name, value)
             allowed, choices = metadata.get("range"), metadata.get("choices")
             if isinstance(value, float) and math.isinf(value):
-                raise AemError(f"{name} must be a finite number, not {value}")
+                raise AemError(f"'{name}' must be a finite number, not {value}")
             if allowed is not None and not allowed.holds(value):
-                raise AemError(f"{name} must {allowed}, not {value}")
+                raise AemError(f"'{name}' must {allowed}, not {value}")
             if choices and value not in choices:
                 raise AemError(f"'{name}' must be one of {', '.join(choices)}, not {value!r}")
 

@@ -19,13 +19,16 @@ COMMANDS = {
     "fit": ("aem.cli.fit", "Fit the density of a table."),
     "score": (
         "aem.cli.score",
-        "Log density of each row, in the units of the data, with its error: the lower, the odder.",
+        "Compute the log density of each row, with an estimate of its error.",
     ),
     "sample": ("aem.cli.sample", "Draw rows from the density of a model."),
-    "report": ("aem.cli.report", "Show how a model sees a table, on one page that works offline."),
+    "report": (
+        "aem.cli.report",
+        "Write an HTML page about a model and a table, which works offline.",
+    ),
     "evaluate": (
         "aem.cli.evaluate",
-        "Log-likelihood by quadrature, importance sampling, AEM-KDE and the proposal, side by side.",
+        "Compare log-likelihoods by quadrature, importance sampling, AEM-KDE and the proposal.",
     ),
     "data": ("aem.cli.data", "List the data sets under AEM_DATA, and download them."),
     # By name: the library does not know the paper, which is its client.
@@ -106,7 +109,7 @@ def root(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_say_version, is_eager=True, help="Say which aem it is."
+            "--version", callback=_say_version, is_eager=True, help="Print the version and exit."
         ),
     ] = False,
 ) -> None:

@@ -53,7 +53,7 @@ def _table(entries: list[Entry], root: Path) -> Table:
             _size(entry),
             f"{entry['licence']}\n{entry['source']}",
             "\n".join(_files(entry)),
-            "yes" if entry["present"] else f"no. {entry['how_to_get']}",
+            "yes" if entry["present"] else f"no: {entry['how_to_get']}",
         )
     return table
 

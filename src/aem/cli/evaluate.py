@@ -52,12 +52,12 @@ def evaluate(
         int | None,
         typer.Option(help=f"Rows to draw ({TASK_ROWS:,} of a task) or to take (all of a file)."),
     ] = None,
-    seed: Annotated[int, seed_option("Of everything drawn at random.")] = 0,
+    seed: Annotated[int, seed_option("Seed of all random numbers.")] = 0,
     device: Device = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not a table.")] = False,
     out: Annotated[Path | None, typer.Option(help="Also write the JSON to this file.")] = None,
 ) -> None:
-    """Log-likelihood by quadrature, importance sampling, AEM-KDE and the proposal, side by side."""
+    """Compare log-likelihoods by quadrature, importance sampling, AEM-KDE and the proposal."""
     started = time.monotonic()
     if out is not None:
         check_place(out, model, data, *([validation] if validation else []))

@@ -23,11 +23,11 @@ from aem.tables.model import TableModel
 EPILOG = """
 Examples:
 
-  aem fit wine.csv --out wine.model
+  aem fit wine.csv --out wine.aem
 
-  aem fit sensors.parquet --drop id --drop label --out sensors.model
+  aem fit sensors.parquet --drop id --drop label --out sensors.aem
 
-  zcat big.csv.gz | aem fit - --out big.model --json
+  zcat big.csv.gz | aem fit - --out big.aem --json
 """
 
 
@@ -60,7 +60,7 @@ def fit(
     """
     started = time.monotonic()
     if str(out) == STANDARD:
-        raise AemError("a model is a file: it cannot be written to standard output")
+        raise AemError("a model cannot be written to standard output: give the name of a file")
     check_place(out, data)
     dropped = list(drop or ())
     rows = read_input(data, drop=dropped)

@@ -66,7 +66,7 @@ def left_out_of(
 
 def _file(path: Path) -> Path:
     if str(path) == STANDARD:
-        raise AemError("a model is a file: it cannot be read from standard input")
+        raise AemError("a model cannot be read from standard input: give the name of a file")
     return path
 
 

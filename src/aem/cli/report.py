@@ -18,11 +18,11 @@ KINDS = (".html", ".htm")
 EPILOG = """
 Examples:
 
-  aem report wine.model wine.csv --out report.html
+  aem report wine.aem wine.csv --out report.html
 
-  aem report sensors.model today.parquet --rows 5000 --out today.html
+  aem report sensors.aem today.parquet --rows 5000 --out today.html
 
-  cat new.csv | aem report wine.model - --out - > report.html
+  cat new.csv | aem report wine.aem - --out - > report.html
 """
 
 
@@ -35,18 +35,18 @@ def report(
         typer.Option(help="Rows to score exactly, at random.", show_default="chosen", min=2),
     ] = None,
     drop: Drop = None,
-    seed: Annotated[int, seed_option("Of the samples, and of the choice of rows.")] = 0,
+    seed: Annotated[int, seed_option("Seed of the samples and of the choice of rows.")] = 0,
     device: Device = "auto",
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the page's main numbers as JSON.")
     ] = False,
 ) -> None:
-    """Show how a model sees a table, on one page that works offline.
+    """Write an HTML page about a model and a table, which works offline.
 
-    Training curves, columns and pairs of columns against samples, the calibration of each column,
-    the most surprising rows with the columns to blame, the error of the scores, and how the model
-    was made. Of a large table a random part is scored, and the page says how much. Rows the model
-    was not fitted on are the better test.
+    The page shows the training curves, columns and pairs of columns beside samples, the calibration
+    of each column, the most surprising rows and columns, the error of the scores, and how the model
+    was made. Of a large table a random part is scored, and the page says how much. To judge a model,
+    use rows that it was not fitted on.
     """
     _check(out, as_json, model, data)
     table = load_table_model(model, device)

@@ -14,11 +14,11 @@ from aem.config import RESAMPLED
 EPILOG = """
 Examples:
 
-  aem sample wine.model -n 1000 > more.csv
+  aem sample wine.aem -n 1000 > more.csv
 
-  aem sample wine.model -n 100000 --seed 7 --out more.parquet
+  aem sample wine.aem -n 100000 --seed 7 --out more.parquet
 
-  aem sample wine.model -n 1000 --method resample --proposals 1000
+  aem sample wine.aem -n 1000 --method resample --proposals 1000
 """
 
 

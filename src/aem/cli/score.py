@@ -18,11 +18,11 @@ from aem.tables.queries.explain import as_columns, explain
 EPILOG = """
 Examples:
 
-  aem score wine.model wine.csv > scores.csv
+  aem score wine.aem wine.csv > scores.csv
 
-  aem score wine.model new.parquet --explain --out why.parquet
+  aem score wine.aem new.parquet --explain --out why.parquet
 
-  cat new.csv | aem score wine.model - --json
+  cat new.csv | aem score wine.aem - --json
 """
 
 
@@ -38,12 +38,13 @@ def score(
     device: Device = "auto",
     as_json: RowsAsJson = False,
 ) -> None:
-    """Log density of each row, in the units of the data, with its error: the lower, the odder.
+    """Compute the log density of each row, with an estimate of its error.
 
-    Columns are matched by name, in any order. With --explain there is one line for each of the most
-    surprising columns of each row: its log density given the columns before it, its surprise (how
-    many nats that is below the average there), and what would have been likely: the median and the
-    90 % highest-density region.
+    Log densities are in the units of the data, and unusual rows have low ones. Columns are matched by
+    name, in any order. With --explain there is one line for each of the most surprising columns of
+    each row: its log density given the columns before it, its surprise (how many nats that is below
+    the average there), and the values that would have been likely: the median and the 90 %
+    highest-density region.
     """
     check_output(out, model, data)
     table = load_any_model(model, device)

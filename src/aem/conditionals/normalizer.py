@@ -318,5 +318,5 @@ def refuse_divergent(
         raise DivergentNormalizer(
             f"the normaliser of column '{columns[int(column[0])]}' is infinite for row {listed}"
             f"{', …' if len(here) > NAMED else ''}: this model's literal energy does not decay, so it "
-            'has no density; train with energy = "relative", or a uniform proposal with bounds'
+            "has no density; train with the energy 'relative', or a uniform proposal with bounds"
         )

@@ -68,24 +68,24 @@ class ImageTask(PlaneTask):
 
 def _read_grey(picture: Traversable) -> Floats:
     """Read grey levels, top row first; only their ratios matter."""
-    image_module = require("PIL.Image", "Reading a picture", "data")
-    exif_transpose = require("PIL.ImageOps", "Reading a picture", "data").exif_transpose
+    image_module = require("PIL.Image", "reading a picture", "data")
+    exif_transpose = require("PIL.ImageOps", "reading a picture", "data").exif_transpose
     try:
         with picture.open("rb") as file, image_module.open(file) as image:
             # Mode F, not L: L clips 16-bit greys to 255.
             upright = exif_transpose(image).convert("F")
     except FileNotFoundError as error:
-        raise AemError(f"There is no image file at {picture}.") from error
+        raise AemError(f"there is no image file at {picture}") from error
     except IsADirectoryError as error:
-        raise AemError(f"{picture} is a directory, not an image file.") from error
+        raise AemError(f"{picture} is a folder, not an image file") from error
     # Pillow tells of a broken file in all of these ways, depending on the format.
     except (OSError, SyntaxError, ValueError, image_module.DecompressionBombError) as error:
-        raise AemError(f"{picture} cannot be read as an image.") from error
+        raise AemError(f"{picture} cannot be read as an image") from error
     # A filter without negative lobes, for densities must not turn negative next to an edge.
     upright.thumbnail((_LONGEST_SIDE, _LONGEST_SIDE), image_module.Resampling.BILINEAR)
     grey = np.asarray(upright, dtype=np.float64)
     if not (np.isfinite(grey).all() and grey.min() >= 0):
-        raise AemError(f"{picture} has negative or non-finite pixels, so it is no density.")
+        raise AemError(f"{picture} has negative or non-finite pixels, so it is no density")
     if grey.max() == 0:
-        raise AemError(f"{picture} is black all over, so it is no density.")
+        raise AemError(f"{picture} is black all over, so it is no density")
     return grey

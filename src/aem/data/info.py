@@ -96,8 +96,8 @@ class DatasetInfo:
 
     @property
     def how_to_get(self) -> str:
-        """One sentence for the user."""
-        return f"Run `aem data fetch {self.name}`." if self.fetchable else self.by_hand
+        """What the user can do, to follow a colon in a sentence."""
+        return f"run `aem data fetch {self.name}`" if self.fetchable else self.by_hand
 
 
 def data_root(root: str | Path | None = None) -> Path:

@@ -37,9 +37,9 @@ def refusing(path: Path, kind: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise AemError(f"There is no file at {path}.") from error
+        raise AemError(f"there is no file at {path}") from error
     except _BROKEN as error:
-        raise AemError(f"{path} is not {kind}, or is damaged: {_first_line(error)}.") from error
+        raise AemError(f"{path} is not {kind}, or is damaged: {_first_line(error)}") from error
 
 
 def read_array(path: Path) -> npt.NDArray[Any]:
@@ -92,18 +92,18 @@ def read_numbers(
     max_rows
         how many rows to read, at most; None for all.
     """
-    pandas = require("pandas", "Reading a table of text", "data")
+    pandas = require("pandas", "reading a table of text", "data")
     with refusing(path, f"a table of {_span(columns)} columns of numbers"):
         frame = pandas.read_csv(
             path, sep=separator, header=None, skiprows=1, nrows=max_rows, dtype=np.float64,
             float_precision="round_trip",  # the default of older versions is wrong in the last digit
         )  # fmt: skip
     if frame.shape[1] not in columns:
-        raise AemError(f"{path} has {frame.shape[1]} columns, expected {_span(columns)}.")
+        raise AemError(f"{path} has {frame.shape[1]} columns, expected {_span(columns)}")
     rows: Floats = frame.to_numpy()
     incomplete = np.flatnonzero(np.isnan(rows).any(axis=1))
     if len(incomplete):
-        raise AemError(f"{path} has an incomplete row, the first in line {incomplete[0] + 2}.")
+        raise AemError(f"{path} has an incomplete row, the first in line {incomplete[0] + 2}")
     return rows
 
 

@@ -47,7 +47,7 @@ def find(name: str) -> DatasetInfo:
         as `aem data` lists it.
     """
     if name not in _DATASETS:
-        raise AemError(f"There is no data set {name!r}; there are {', '.join(_DATASETS)}.")
+        raise AemError(f"unknown data set {name!r}; known: {', '.join(_DATASETS)}")
     return _DATASETS[name]
 
 
@@ -83,7 +83,7 @@ def present_source(name: str, root: str | Path | None = None) -> Source:
     if found.source is None:
         missing = ", ".join(file.path for file in found.missing)
         advice = find(name).how_to_get
-        raise AemError(f"{name} is not under {data_root(root)}, which lacks {missing}. {advice}")
+        raise AemError(f"{name} is not under {data_root(root)}, which lacks {missing}: {advice}")
     return found.source
 
 
@@ -99,7 +99,7 @@ def load(name: str, root: str | Path | None = None) -> TableSplits:
     """
     info, folder, source = find(name), data_root(root), present_source(name, root)
     if source.read is None:
-        raise AemError(f"{name} is no table: read it with aem.data.{name}.load.")
+        raise AemError(f"{name} is no table: read it with aem.data.{name}.load")
     splits = source.read(*(folder / file.path for file in source.files))
     check_sizes(splits, info.rows, info.columns)
     return splits
@@ -121,7 +121,7 @@ def check_sizes(splits: TableSplits, rows: SplitSizes, columns: int) -> None:
     if found != rows or len(splits.columns) != columns:
         raise AemError(
             f"{splits.name} came out as {_sizes(found, len(splits.columns))}, "
-            f"expected {_sizes(rows, columns)}: its files are not the published ones."
+            f"expected {_sizes(rows, columns)}: its files are not the published ones"
         )
 
 

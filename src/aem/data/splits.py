@@ -51,11 +51,11 @@ class TableSplits:
             table: Table = getattr(self, split)
             if table.ndim != 2 or table.shape[1] != len(self.columns):
                 raise AemError(
-                    f"The {split} split of {self.name} has shape {table.shape}, "
-                    f"which does not fit its {len(self.columns)} columns."
+                    f"the {split} split of {self.name} has shape {table.shape}, "
+                    f"which does not fit its {len(self.columns)} columns"
                 )
             if not np.isfinite(table).all():
-                raise AemError(f"The {split} split of {self.name} has missing or infinite values.")
+                raise AemError(f"the {split} split of {self.name} has missing or infinite values")
 
     @classmethod
     def of(

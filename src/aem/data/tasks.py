@@ -23,9 +23,9 @@ def plane_task(name: str, image: str | Path | None = None) -> PlaneTask:
         the picture of the task "image"; the one that ships with the package without it.
     """
     if image is not None and name != "image":
-        raise AemError(f'A picture goes with the task "image", not with "{name}": {image}.')
+        raise AemError(f"a picture belongs to the task 'image', not to '{name}': {image}")
     if name == "image":
         return ImageTask(image)
     if name in PLANE_TASKS:
         return PLANE_TASKS[name]()
-    raise AemError(f'There is no task "{name}"; the tasks are {", ".join(PLANE_TASKS)}.')
+    raise AemError(f"unknown task '{name}'; known: {', '.join(PLANE_TASKS)}")

@@ -86,7 +86,7 @@ class AEM(nn.Module):
         if d < 1:
             raise AemError("a model needs at least one feature")
         if columns and len(columns) != d:
-            raise AemError(f"{len(columns)} column names for {d} features")
+            raise AemError(f"there are {len(columns)} column names for {d} features")
         if len(set(columns)) < len(columns):
             raise AemError("two columns have the same name")
         self.config = config
@@ -101,7 +101,7 @@ class AEM(nn.Module):
             "context_scale", torch.ones(q) if context_scale is None else context_scale
         )
         if config.lattice and len(config.lattice) != d:
-            raise AemError(f"{len(config.lattice)} steps for {d} features")
+            raise AemError(f"'lattice' has {len(config.lattice)} steps for {d} features")
         lattice = torch.tensor(config.lattice or ((0.0, 0.0),) * d)
         self.register_buffer("origins", lattice[:, 0], persistent=False)
         self.register_buffer("steps", lattice[:, 1], persistent=False)
@@ -251,7 +251,7 @@ class AEM(nn.Module):
         if context.shape[-1] != self.config.context_features:
             raise AemError(
                 f"the context has {context.shape[-1]} columns, "
-                f"the model was built for {self.config.context_features}"
+                f"the model needs {self.config.context_features}"
             )
         if not bool(context.isfinite().all()):
             raise AemError("the context has values that are not finite")
@@ -405,7 +405,7 @@ def _standardisation(config: ModelConfig, x: NDArray[np.float64]) -> Affine:
     if not config.standardise:
         if np.abs(x).max() > REACH:
             raise AemError(
-                f"columns beyond ±{REACH:,.0f} cannot be seen as they are: standardise them"
+                f"values beyond ±{REACH:,.0f} need standardised columns: set 'standardise' to true"
             )
         return Affine.identity(x.shape[1])
     shift = torch.from_numpy(x.mean(0)).float()
@@ -414,5 +414,5 @@ def _standardisation(config: ModelConfig, x: NDArray[np.float64]) -> Affine:
     slopes, scale = regressions(x)
     whitening = Whitening(shift, torch.from_numpy(scale).float(), torch.from_numpy(slopes).float())
     if not bool(whitening.slopes.isfinite().all()):
-        raise AemError("whiten needs columns of more similar scale: measure them in other units")
+        raise AemError("'whiten' needs columns of more similar scale: measure them in other units")
     return whitening

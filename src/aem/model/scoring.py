@@ -362,7 +362,7 @@ def score(
         how exactly, and with how much memory.
     """
     if context is not None and len(context) != len(rows):
-        raise AemError(f"{len(context)} context rows for {len(rows)} rows")
+        raise AemError(f"the context has {len(context)} rows, the data {len(rows)}")
 
     def some(block: slice) -> Scores:
         own = None if context is None else context[block]

@@ -23,7 +23,7 @@ def check_context(context: Float[Tensor, "B Q"] | None, features: int, batch: in
             raise AemError("this model was built without a context but was given one")
         return
     if context is None:
-        raise AemError(f"this model needs a context of {features} numbers a row")
+        raise AemError(f"this model needs a context of {features} numbers per row")
     if context.shape != (batch, features):
         raise AemError(
             f"the context has shape {tuple(context.shape)}, this model needs {(batch, features)}"

@@ -2,5 +2,5 @@
 
 from aem.extras import check_installed
 
-check_installed("matplotlib", "Reproducing the paper", "paper")
-check_installed("PIL", "Reproducing the paper", "paper")
+check_installed("matplotlib", "reproducing the paper", "paper")
+check_installed("PIL", "reproducing the paper", "paper")

@@ -36,7 +36,7 @@ SCORES: Final = {
 }
 PRESETS: Final = {"paper": "ours, the paper's settings", "best": "ours, best"}
 REMARKS: Final = {
-    "BSDS300": "our patches were drawn anew from the pictures, as the published draw is not at hand",
+    "BSDS300": "our patches were drawn anew from the pictures, as the published draw is not available",
     "MINIBOONE": "rows rebuilt from a public copy of the data by MAF's recipe: validation and test "
     "rows are those of MAF's files, training rows the same set in another order",
 }
@@ -178,7 +178,7 @@ def _ours(
         return Cell("not run")
     if record is None:
         how = registry.find(task).how_to_get
-        return Cell("no data", _note(notes, f"{column} is not at hand. {how}"))
+        return Cell("no data", _note(notes, f"{column} is not available: {how}."))
     found = record["test"][score]
     if not found or found.get("mean") is None:
         return Cell("not computed")

@@ -74,7 +74,7 @@ def build(
     if len(x) < 2:
         raise AemError(f"{data} has one row; a report needs at least two")
     if table.mixes:
-        raise AemError(f"{path} reads its columns mixed: a report could not show them one by one")
+        raise AemError(f"{path} mixes its columns: a report cannot show them one by one")
     places = [table.columns.index(name) for name in table.model.columns]
     table, x = table.in_order(table.model.columns), x[:, places]
     limits = limits or Limits.for_table(len(x), len(table.columns))

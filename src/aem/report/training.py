@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from aem.base.files import read_tensors
+from aem.base.files import MODELS_OF_RUNS, read_tensors
 from aem.errors import AemError
 from aem.report.numbers import short
 
@@ -49,7 +49,7 @@ def _beside(path: Path) -> dict[str, Any] | None:
     """A history from a run's folder: its metrics, or the checkpoint of one that is not finished."""
     metrics, checkpoint = path.parent / "metrics.json", path.parent / "checkpoint.safetensors"
     # A folder may hold many models; only a run's own has this name.
-    if path.name != "model.safetensors":
+    if path.name not in MODELS_OF_RUNS:
         return None
     try:
         if metrics.is_file():

@@ -47,7 +47,7 @@ def _seed(random_state: Any) -> int:
     if not isinstance(random_state, int | np.integer):
         return int(check_random_state(random_state).randint(2**31 - 1))
     if not 0 <= random_state < SEEDS:
-        raise TableError(f"random_state must lie between 0 and {SEEDS - 1:,}, not {random_state}")
+        raise TableError(f"'random_state' must lie between 0 and {SEEDS - 1:,}, not {random_state}")
     return int(random_state)
 
 
@@ -219,7 +219,7 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
         """
         rows = self._rows(X)
         if not _is_whole(top) or top < 1:
-            raise TableError(f"top must be a positive whole number of columns, not {top!r}")
+            raise TableError(f"'top' must be a positive whole number of columns, not {top!r}")
         labels = list(X.index) if hasattr(X, "iloc") else list(range(len(rows)))
         lines = as_columns(self.model_, rows, explain(self.model_, rows), int(top), labels)
         if not is_frame(X):
@@ -410,7 +410,7 @@ class AEMOutlierDetector(OutlierMixin, _TableEstimator):  # type: ignore[misc]
             the estimator itself.
         """
         if not _is_finite(self.contamination) or not 0 < self.contamination <= MOST_CONTAMINATED:
-            raise TableError(f"contamination must lie in (0, 0.5], not {self.contamination!r}")
+            raise TableError(f"'contamination' must lie in (0, 0.5], not {self.contamination!r}")
         how = self._how()
         rows, names = self._learn_columns(X)
         fitted, kept = fit_robustly(rows, names, self.contamination, **how)

@@ -126,10 +126,10 @@ class TableModel:
         if known:
             raise AemError(f"there is no discrete column '{next(iter(known))}'")
         if model.config.context_features:
-            raise AemError("this is a model with a context, which a table alone cannot give")
+            raise AemError("this model needs a context, and a table has none")
         self.transform.check(len(self.columns))
         if self.transform.names(self.columns) != model.columns:
-            raise AemError("the model is one of other columns, or of another order")
+            raise AemError("the model has other columns than the table, or another order of them")
         if self.discrete:
             self._check_discrete()
 
@@ -141,7 +141,7 @@ class TableModel:
         slopes = dict(zip(self.model.columns, self.transform.log_slopes(origin), strict=True))
         for column in self.discrete:
             if slopes[column.column] != 0:
-                raise AemError(f"a transform would bend the discrete column '{column.column}'")
+                raise AemError(f"a transform would rescale the discrete column '{column.column}'")
 
     @property
     def mixes(self) -> bool:

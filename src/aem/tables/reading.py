@@ -228,8 +228,8 @@ def _refuse_doubtful(first: Sequence[str], columns: list[pa.ChunkedArray], path:
     counts = list(map(int, first)) == list(range(start, start + len(first)))
     if counts and any(pa.types.is_floating(column.type) for column in columns):
         raise AemError(
-            f"the first line of {path} counts from {start} to {end}, as names might: if it has "
-            f"names, put a letter into them (y{start}), if it is a row, a point ({start}.0)"
+            f"the first line of {path} counts from {start} to {end} and may be a header or a row: "
+            f"write names with a letter (y{start}), or numbers with a point ({start}.0)"
         )
 
 

@@ -70,6 +70,6 @@ def load_prior(path: str | Path, network: nn.Module, device: str | torch.device 
     if found != expected:
         raise AemError(
             f"{path} was fitted to another stage one ({found}, this one is {expected}): "
-            "its latents mean something else"
+            "its latents are different"
         )
     return prior

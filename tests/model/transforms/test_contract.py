@@ -139,7 +139,7 @@ def test_tables_of_another_width_are_refused(name: str) -> None:
         ([1], "there is no transform '1'"),
         ([{}], "there is no transform 'None'"),
         ([{"kind": ["offset"]}], "there is no transform"),
-        ([{"kind": "spline"}], "'spline'; known: .*offset.* The file may be from a newer version"),
+        ([{"kind": "spline"}], "'spline'; known: .*offset.* the file may be from a newer version"),
     ],
 )
 def test_what_is_no_record_is_refused(records: Any, said: str) -> None:

@@ -79,10 +79,10 @@ def test_reproduce_writes_everything(
     assert abs(metrics["limit"] - metrics["test_log_prob"] - metrics["gap"]) < 1.0
     assert metrics["gap"] > 0
     assert (out / "figure.png").read_bytes().startswith(b"\x89PNG")
-    model = load_model(out / "model.safetensors")
+    model = load_model(out / "model.aem")
     assert torch.isfinite(model().log_prob(torch.tensor([[0.3, 0.4]]))).all()
     # Other commands open the model.
-    file, drawn, page = (str(out / n) for n in ("model.safetensors", "drawn.csv", "page.html"))
+    file, drawn, page = (str(out / n) for n in ("model.aem", "drawn.csv", "page.html"))
     assert run(monkeypatch, "sample", file, "-n", "30", "--out", drawn) == 0
     assert run(monkeypatch, "score", file, drawn, "--explain", "--out", str(out / "why.csv")) == 0
     assert run(monkeypatch, "report", file, drawn, "--out", page) == 0

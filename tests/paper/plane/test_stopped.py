@@ -52,7 +52,7 @@ def test_a_stopped_run_goes_on_bit_for_bit(
     assert "run the same command again to go on" in said
     assert not (stopped / "metrics.json").exists()
     subprocess.run(command(stopped), check=True)
-    weights, expected = (load_model(f / "model.safetensors").state_dict() for f in (stopped, whole))
+    weights, expected = (load_model(f / "model.aem").state_dict() for f in (stopped, whole))
     assert weights.keys() == expected.keys()
     assert all(torch.equal(weights[name], expected[name]) for name in weights)
     for name in ("density.npz", "figure.png"):

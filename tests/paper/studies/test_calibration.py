@@ -115,7 +115,7 @@ def test_estimates_close_in_on_the_truth(model: AEM, rows: np.ndarray) -> None:
 
 
 def test_command_writes_numbers_and_figure(model: AEM, rows: np.ndarray, tmp_path: Path) -> None:
-    path, data = tmp_path / "m.safetensors", tmp_path / "held.npy"
+    path, data = tmp_path / "m.aem", tmp_path / "held.npy"
     save_model(model, path)
     np.save(data, rows)
     app = typer.Typer()

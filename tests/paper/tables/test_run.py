@@ -90,10 +90,24 @@ def test_everything_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     paired = record["test"]["importance"]["above_quadrature"]
     assert abs(paired["mean"]) < 0.2
     assert record["refinement"]["held_still"] in (True, False)
-    model = load_model(out / "model.safetensors")
+    model = load_model(out / "model.aem")
     test = torch.from_numpy(registry.load("gas-10k").test[:20])
     log_prob = model().log_prob(test).double()
     assert float(log_prob.mean()) == pytest.approx(record["test_log_prob"], abs=1e-4)
+
+
+def test_a_finished_run_of_an_earlier_version_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its model is called model.safetensors, and is neither trained nor written again."""
+    assert run(monkeypatch, tmp_path, flags="--quiet") == 0
+    earlier = tmp_path / "model.safetensors"
+    (tmp_path / "model.aem").rename(earlier)
+    content, score = earlier.read_bytes(), metrics(tmp_path)["test_log_prob"]
+    assert run(monkeypatch, tmp_path, flags="--quiet --evaluate-only") == 0
+    assert metrics(tmp_path)["test_log_prob"] == score
+    assert earlier.read_bytes() == content
+    assert not (tmp_path / "model.aem").exists()
 
 
 def test_a_stopped_run_goes_on(
@@ -117,7 +131,7 @@ def test_a_stopped_run_goes_on(
         often = "train.checkpoint_seconds=0"
         assert run(monkeypatch, stopped, often, flags="--quiet") == 130
     assert "interrupted at step 15" in capsys.readouterr().err
-    assert not (stopped / "model.safetensors").exists()
+    assert not (stopped / "model.aem").exists()
     # What there is can be looked at before the run goes on.
     assert run(monkeypatch, stopped, flags="--quiet --evaluate-only") == 0
     assert metrics(stopped)["training"][0]["unfinished"]
@@ -211,7 +225,7 @@ def test_an_ensemble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     record = metrics(out)
     assert len(record["training"]) == 2
     assert record["steps"] == 40
-    ensemble = load_table(out / "ensemble.safetensors")
+    ensemble = load_table(out / "ensemble.aem")
     assert isinstance(ensemble, TableEnsemble)
     first, second = (member.model.columns for member in ensemble.members)
     assert first == ensemble.columns != second
@@ -241,7 +255,7 @@ def test_symmetries_train_and_are_averaged(
     both = ("task.symmetries=2", "ensemble.symmetries=2")
     assert run(monkeypatch, out, *both, flags="--quiet") == 0
     record = metrics(out)
-    model = load_model(out / "model.safetensors")
+    model = load_model(out / "model.aem")
     train_rows = len(trained_on[0]) // 2
     np.testing.assert_array_equal(trained_on[0][:train_rows], known.train[:train_rows])
     np.testing.assert_array_equal(trained_on[0][train_rows:], known.train[:train_rows, ::-1])
@@ -266,7 +280,7 @@ def test_members_may_find_their_own_settings(
     assert "nothing to evaluate" in capsys.readouterr().err
     assert run(monkeypatch, out, *own, flags="--quiet") == 0
     first = metrics(out)
-    files = [out / f"member-{place}" / "model.safetensors" for place in (0, 1)]
+    files = [out / f"member-{place}" / "model.aem" for place in (0, 1)]
     tables = [TableModel.load(file) for file in files]
     assert tables[0].transform.parts
     rows = crowded.test[:20].astype(np.float64)
@@ -313,9 +327,9 @@ def test_commands_open_what_a_run_leaves(
     assert run(monkeypatch, one, *few, flags="--quiet") == 0
     assert run(monkeypatch, several, *few, "ensemble.members=2", flags="--quiet") == 0
     for file, folder in (
-        (one / "model.safetensors", one),
-        (several / "ensemble.safetensors", several),
-        (several / "member-1" / "model.safetensors", None),
+        (one / "model.aem", one),
+        (several / "ensemble.aem", several),
+        (several / "member-1" / "model.aem", None),
     ):
         found = said_by_commands(file, rows, monkeypatch, capsys)
         assert found[1:] == pytest.approx(found[:1] * 2, abs=1e-2)
@@ -348,11 +362,11 @@ def test_automatic_members_may_have_discrete_columns(
     test = metrics(out)["test"]
     assert test["kde"] is None
     assert abs(test["importance"]["above_quadrature"]["mean"]) < 0.05
-    ensemble = load_table(out / "ensemble.safetensors")
+    ensemble = load_table(out / "ensemble.aem")
     assert isinstance(ensemble, TableEnsemble)
     assert [column.column for column in ensemble.discrete] == [known.columns[1], known.columns[3]]
     assert all(Offset.kind in [p.kind for p in m.transform.parts] for m in ensemble.members)
-    found = said_by_commands(out / "ensemble.safetensors", rows, monkeypatch, capsys)
+    found = said_by_commands(out / "ensemble.aem", rows, monkeypatch, capsys)
     assert found == pytest.approx((metrics(out)["test_log_prob"],) * 3, abs=2e-2)
     drawn = ensemble.sample(40, seed=0)
     np.testing.assert_array_equal(drawn[:, [1, 3]], np.round(drawn[:, [1, 3]]))

@@ -100,13 +100,13 @@ def test_a_run_leaves_everything(
     assert all(cell in table for row in PUBLISHED.values() for cell in row)
     assert f"{priors['gaussian']['log_prob']:.2f}".replace("-", "−") in table
     assert (out / "figure.png").read_bytes().startswith(b"\x89PNG")
-    vae = load_vae(out / "vae.safetensors")
-    prior = load_prior(out / "prior.safetensors", vae)
+    vae = load_vae(out / "vae.aem")
+    prior = load_prior(out / "prior.aem", vae)
     assert vae.logits(prior().sample((2,))).shape == (2, 1, 28, 28)
 
     # Other commands open the priors: as densities of latents.
     latents, found = tmp_path / "latents.csv", tmp_path / "found.json"
-    for file in out.glob("*prior.safetensors"):
+    for file in out.glob("*prior.aem"):
         assert command(monkeypatch, "sample", str(file), "-n", "20", "--out", str(latents)) == 0
         assert command(monkeypatch, "score", str(file), str(latents), "--out", str(found)) == 0
         score = np.mean([row["log_density"] for row in json.loads(found.read_text())])
@@ -130,7 +130,7 @@ def test_saved_files_are_scored_again_elsewhere(
     few = ("evaluation.kde_images=0", "evaluation.importance_images=0")
     assert run(monkeypatch, first, *TINY, *few) == 0
     assert run(monkeypatch, other, *TINY, *few, "stage_one.seed=1") == 0
-    vae, prior = (f"stage_one.file='{first}/vae.safetensors'", "prior.file='{}/prior.safetensors'")
+    vae, prior = (f"stage_one.file='{first}/vae.aem'", "prior.file='{}/prior.aem'")
     assert run(monkeypatch, again, *TINY, *few, vae, prior.format(first)) == 0
     assert numbers(again) == numbers(first)
     assert "kde" not in numbers(again)
@@ -182,8 +182,8 @@ def test_an_unfinished_run_goes_on_elsewhere(
         ([swapped[1]], "of a joint stage"),
         ([files[0], swapped[0]], "of a stage one"),
         ([files[1]], "stage_one.file"),
-        (["stage_one.start=3"], "start needs a file"),
-        ([*files, "joint.start=6"], "less than steps"),
+        (["stage_one.start=3"], "'start' needs a 'file'"),
+        ([*files, "joint.start=6"], "less than 'steps'"),
         ([*files, "model.hidden=24"], "hidden=16"),
         ([*files, "vae.channels=3"], "channels=2"),
     ):
@@ -307,7 +307,7 @@ def test_images_that_are_not_mnists_are_refused(
     monkeypatch.setenv("AEM_DATA", str(tmp_path))
     assert run(monkeypatch, tmp_path / "out") == 2
     error = capsys.readouterr().err
-    assert "train-images-idx3-ubyte.gz is not MNIST's" in error
+    assert "train-images-idx3-ubyte.gz is not the file of MNIST" in error
     assert len(error.strip().splitlines()) == 1
 
 

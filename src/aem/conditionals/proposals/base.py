@@ -336,7 +336,9 @@ class Head(torch.nn.Module, ABC):
         memory
             whether the components' weights depend on the columns before, as in the joint mixture.
         """
-        raise AemError(f"a {type(self).__name__} cannot start from a mixture of all columns")
+        raise AemError(
+            f"a {type(self).__name__} cannot be initialised from a mixture of all columns"
+        )
 
     def anchored_to(self) -> tuple[Any, Any, Any]:
         """Return the joint mixture that `anchor` was given.
@@ -350,7 +352,7 @@ class Head(torch.nn.Module, ABC):
         factors : array [K, D, D]
             lower Cholesky factors of the covariances.
         """
-        raise AemError(f"a {type(self).__name__} did not start from a mixture of all columns")
+        raise AemError(f"a {type(self).__name__} was not initialised from a mixture of all columns")
 
 
 def head_class(name: str) -> type[Head]:

@@ -97,7 +97,9 @@ class UniformHead(Head):
     ) -> Self:
         """Make a head with the bounds that the settings name, standardised."""
         if len(config.bounds) != config.features:
-            raise AemError(f"{len(config.bounds)} bounds for {config.features} features")
+            raise AemError(
+                f"'bounds' has {len(config.bounds)} pairs for {config.features} features"
+            )
         low, high = torch.tensor(config.bounds, dtype=torch.float64).unbind(-1)
         shift, scale, dtype = shift.double(), scale.double(), shift.dtype
         return cls(((low - shift) / scale).to(dtype), ((high - shift) / scale).to(dtype))

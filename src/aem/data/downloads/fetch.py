@@ -39,7 +39,7 @@ def fetch(name: str, root: str | Path | None = None) -> list[Path]:
     if source is None or not all(_intact(file, folder) for file in source.files):
         source = info.fetchable
         if source is None:
-            raise AemError(f"{name} has no public download. {info.how_to_get}")
+            raise AemError(f"{name} has no public download: {info.how_to_get}")
         fetch_source(source, folder)
     return [folder / file.path for file in source.files]
 
@@ -71,7 +71,7 @@ def retrieve(item: Download, folder: Path) -> None:
     folder
         the root of the data.
     """
-    pooch = require("pooch", "Fetching data", "data")
+    pooch = require("pooch", "fetching data", "data")
     pooch.get_logger().setLevel(logging.WARNING)  # the progress bar says what it would say
     target = folder / item.path
     part = target.with_name(f"{target.name}.part")
@@ -126,7 +126,7 @@ def _explaining_disk_errors(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in DISK_FULL:
-            reason = "the disk is full; nothing half-written was kept"
+            reason = "the disk is full, and no partial file was kept"
         else:
             reason = error.strerror or str(error)
-        raise AemError(f"{error.filename or folder} cannot be written: {reason}.") from error
+        raise AemError(f"{error.filename or folder} cannot be written: {reason}") from error

@@ -87,7 +87,7 @@ def _request(url: str, headers: dict[str, str]) -> HTTPResponse:
     except HTTPError:
         raise
     except (URLError, HTTPException, OSError, ValueError) as error:
-        raise AemError(f"{url} cannot be reached: {getattr(error, 'reason', error)}.") from error
+        raise AemError(f"{url} cannot be reached: {getattr(error, 'reason', error)}") from error
 
 
 def _chunks(response: HTTPResponse, url: str) -> Iterator[bytes]:
@@ -103,8 +103,8 @@ def _chunks(response: HTTPResponse, url: str) -> Iterator[bytes]:
 
 
 def _stopped(url: str, where: str) -> str:
-    return f"The transfer of {url} stopped {where}: fetch again to continue it."
+    return f"the transfer of {url} stopped {where}: fetch again to continue it"
 
 
 def _refused(url: str, error: HTTPError) -> AemError:
-    return AemError(f"{url} answered {error.code} {error.reason}.")
+    return AemError(f"{url} answered {error.code} {error.reason}")

@@ -32,10 +32,10 @@ def unpack(archive: Path, wanted: tuple[tuple[str, str], ...], root: Path) -> No
                     _write(content, root / target)
                     found.add(member)
     except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error) as error:
-        raise AemError(f"{archive} is damaged: {error}.") from error
+        raise AemError(f"{archive} is damaged: {error}") from error
     missing = ", ".join(member for member, _ in wanted if member not in found)
     if missing:
-        raise AemError(f"{archive} does not contain {missing}.")
+        raise AemError(f"{archive} does not contain {missing}")
 
 
 def _members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
@@ -66,7 +66,7 @@ def _target(name: str, member: str, path: str) -> str | None:
     if not member.endswith("/"):
         return path if not rest else None
     if ".." in PurePosixPath(rest).parts:
-        raise AemError(f"The archive wants to write outside its folder, to {name}.")
+        raise AemError(f"the archive wants to write outside its folder, to {name}")
     return path + rest
 
 

@@ -42,7 +42,7 @@ def read_pictures(folder: Path, expected: int) -> list[Grey]:
     """
     paths = sorted(folder.glob("*.jpg"))
     if len(paths) != expected:
-        raise AemError(f"{folder} holds {len(paths)} pictures, expected {expected}.")
+        raise AemError(f"{folder} holds {len(paths)} pictures, expected {expected}")
     return [_read_grey(path) for path in paths]
 
 
@@ -141,7 +141,7 @@ def read_images(folder: Path) -> TableSplits:
 
 def read_hdf5(path: Path) -> TableSplits:
     """Read the published file."""
-    h5py = require("h5py", "Reading BSDS300.hdf5", "data")
+    h5py = require("h5py", "reading BSDS300.hdf5", "data")
     with refusing(path, "BSDS300.hdf5"), h5py.File(path, "r") as file:
         train, validation, test = (
             np.asarray(file[split], dtype=np.float32) for split in ("train", "validation", "test")
@@ -150,11 +150,11 @@ def read_hdf5(path: Path) -> TableSplits:
 
 
 def _read_grey(path: Path) -> Grey:
-    image_module = require("PIL.Image", "Reading pictures", "data")
+    image_module = require("PIL.Image", "reading pictures", "data")
     with refusing(path, "a picture"), image_module.open(path) as picture:
         grey = np.asarray(picture.convert("L"))
     if min(grey.shape) < SIDE:
-        raise AemError(f"{path} is {grey.shape[1]}×{grey.shape[0]}, too small for {SIDE}×{SIDE}.")
+        raise AemError(f"{path} is {grey.shape[1]}×{grey.shape[0]}, too small for {SIDE}×{SIDE}")
     return grey
 
 

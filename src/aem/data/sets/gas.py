@@ -59,7 +59,7 @@ def read_subset(path: Path) -> TableSplits:
     """Read gas-10k, which was drawn, split and standardised before."""
     splits = read_arrays(path, ("train", "valid", "test"))
     if any(split.ndim != 2 for split in splits.values()):
-        raise AemError(f"{path} holds arrays that are no tables.")
+        raise AemError(f"{path} holds arrays that are no tables")
     columns = tuple(f"x{i}" for i in range(splits["train"].shape[1]))
     return TableSplits.of("gas-10k", (splits["train"], splits["valid"], splits["test"]), columns)
 
@@ -95,6 +95,6 @@ DATASETS: Final = (
         licence="CC BY 4.0",
         url="https://archive.ics.uci.edu/dataset/322",
         sources=(Source((_SUBSET,), read_subset),),
-        by_hand=f"Prepared by hand and not published: put it at {_SUBSET.path}.",
+        by_hand=f"it is not published, put a copy at {_SUBSET.path}",
     ),
 )

@@ -35,7 +35,7 @@ def read_signal(path: Path, max_rows: int) -> Floats:
     width = 1 + _FEATURES  # the label comes first, and a 27th feature may follow
     rows = read_numbers(path, separator=",", columns=range(width, width + 2), max_rows=max_rows)
     if not np.isin(rows[:, 0], (0, 1)).all():
-        raise AemError(f"{path} does not begin with a column of labels 0 and 1.")
+        raise AemError(f"{path} does not begin with a column of labels 0 and 1")
     return rows[rows[:, 0] == 1, 1:width]
 
 
@@ -66,7 +66,7 @@ def read_subset(path: Path) -> TableSplits:
     rows = read_arrays(path, ("train", "test"))
     for split, table in rows.items():
         if table.ndim != 2 or table.shape[1] < _CONTINUOUS:
-            raise AemError(f"{path}: {split} has shape {table.shape}, not {_CONTINUOUS} columns.")
+            raise AemError(f"{path}: {split} has shape {table.shape}, not {_CONTINUOUS} columns")
     train, validation = hold_out(rows["train"][:, :_CONTINUOUS])
     columns = tuple(f"x{i}" for i in range(_CONTINUOUS))
     return TableSplits.of("hepmass-5k", (train, validation, rows["test"][:, :_CONTINUOUS]), columns)
@@ -102,6 +102,6 @@ DATASETS: Final = (
         licence="CC BY 4.0",
         url="https://archive.ics.uci.edu/dataset/347",
         sources=(Source((_SUBSET,), read_subset),),
-        by_hand=f"Prepared by hand and not published: put it at {_SUBSET.path}.",
+        by_hand=f"it is not published, put a copy at {_SUBSET.path}",
     ),
 )

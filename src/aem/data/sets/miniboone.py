@@ -28,7 +28,7 @@ def read_text(path: Path) -> Floats:
         path, separator=r"\s+", columns=range(_VARIABLES, _VARIABLES + 1), max_rows=signal
     )
     if len(rows) < signal:
-        raise AemError(f"{path} announces {signal} rows of signal but ends after {len(rows)}.")
+        raise AemError(f"{path} announces {signal} rows of signal but ends after {len(rows)}")
     rows = rows[rows[:, 0] >= _MISSING_BELOW]
     return rows[:, continuous_columns(rows)]
 
@@ -38,7 +38,7 @@ def read_npy(path: Path) -> Floats:
     rows = read_array(path)
     if rows.ndim != 2 or rows.shape[1] != _COLUMNS:
         raise AemError(
-            f"{path} holds an array of shape {rows.shape}, expected rows of {_COLUMNS} columns."
+            f"{path} holds an array of shape {rows.shape}, expected rows of {_COLUMNS} columns"
         )
     return np.asarray(rows, dtype=np.float64)
 
@@ -67,7 +67,7 @@ def read_subset(path: Path) -> TableSplits:
     known = arrays.pop("cols40")
     for name, table in arrays.items():
         if table.ndim != 2 or not np.isin(known, range(table.shape[1])).all():
-            raise AemError(f"{path}: {name} has shape {table.shape}, too few for columns {known}.")
+            raise AemError(f"{path}: {name} has shape {table.shape}, too few for columns {known}")
     first, extra, validation, test = (table[:, known] for table in arrays.values())
     columns = tuple(f"x{i}" for i in known)
     return TableSplits.of("miniboone-40", (np.vstack([first, extra]), validation, test), columns)
@@ -102,6 +102,6 @@ DATASETS: Final = (
         licence="CC BY 4.0",
         url="https://archive.ics.uci.edu/dataset/199",
         sources=(Source((_SUBSET,), read_subset),),
-        by_hand=f"Prepared by hand and not published: put it at {_SUBSET.path}.",
+        by_hand=f"it is not published, put a copy at {_SUBSET.path}",
     ),
 )

@@ -71,7 +71,7 @@ def read_pair(folder: Path, prefix: str, rows: int) -> tuple[Bytes, Bytes]:
         (images, labels), pair, ((rows, SIDE, SIDE), (rows,)), strict=True
     ):
         if array.shape != expected:
-            raise AemError(f"{path} holds an array of {array.shape}, expected {expected}.")
+            raise AemError(f"{path} holds an array of {array.shape}, expected {expected}")
     return pair
 
 
@@ -93,13 +93,13 @@ def read_idx(path: Path, dimensions: int) -> Bytes:
     magic = bytes([0, 0, _UNSIGNED_BYTES, dimensions])
     header = len(magic) + 4 * dimensions
     if content[:4] != magic:
-        raise AemError(f"{path} begins with {content[:4].hex()}, expected {magic.hex()}.")
+        raise AemError(f"{path} begins with {content[:4].hex()}, expected {magic.hex()}")
     if len(content) < header:
-        raise AemError(f"{path} ends after {len(content)} bytes, in its header of {header}.")
+        raise AemError(f"{path} ends after {len(content)} bytes, in its header of {header}")
     shape = struct.unpack(f">{dimensions}I", content[4:header])
     values = np.frombuffer(content, dtype=np.uint8, offset=header)
     if values.size != np.prod(shape, dtype=np.int64):
-        raise AemError(f"{path} announces an array of {shape} but holds {values.size} values.")
+        raise AemError(f"{path} announces an array of {shape} but holds {values.size} values")
     return values.reshape(shape).copy()  # a view of bytes could not be written to
 
 

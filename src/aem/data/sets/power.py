@@ -84,7 +84,7 @@ def prepare(raw: Floats, name: str = "power", *, part_of_minute: bool = True) ->
     """
     width = len(_MEASUREMENTS) + 1
     if raw.ndim != 2 or raw.shape[1] != width:
-        raise AemError(f"{name} expects rows of {width} columns, found an array of {raw.shape}.")
+        raise AemError(f"{name} expects rows of {width} columns, found an array of {raw.shape}")
     n = len(raw)
     rng = np.random.RandomState(_SEED)  # an old generator, but the published rows hang on it
     rows = raw[rng.permutation(n)][:, _KEPT]  # draws and orders exactly as shuffle does

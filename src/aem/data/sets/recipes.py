@@ -31,7 +31,7 @@ def hold_out(rows: Floats) -> tuple[Floats, Floats]:
     """
     held_out = int(_HELD_OUT * len(rows))
     if held_out == 0:
-        raise AemError(f"{len(rows)} rows are too few to hold out a tenth of them.")
+        raise AemError(f"{len(rows)} rows are too few to hold out a tenth of them")
     return rows[:-held_out], rows[-held_out:]
 
 
@@ -61,10 +61,10 @@ def standardise(rows: Floats, reference: Floats, ddof: int = 0) -> Floats:
         what the deviations' divisor is less than the number of rows: 0 or 1.
     """
     if len(incomplete := np.flatnonzero(~np.isfinite(rows).all(axis=0))):
-        raise AemError(f"{_columns(incomplete)} missing or infinite values.")
+        raise AemError(f"{_columns(incomplete)} missing or infinite values")
     deviation = reference.std(axis=0, ddof=ddof)
     if len(constant := np.flatnonzero(deviation == 0)):
-        raise AemError(f"{_columns(constant)} one constant value and cannot be standardised.")
+        raise AemError(f"{_columns(constant)} one constant value and cannot be standardised")
     standardised: Floats = (rows - reference.mean(axis=0)) / deviation
     return standardised
 
@@ -86,4 +86,4 @@ def continuous_columns(rows: Floats) -> npt.NDArray[np.intp]:
 
 def _columns(numbers: npt.NDArray[np.intp]) -> str:
     names = ", ".join(map(str, numbers))
-    return f"Column {names} has" if len(numbers) == 1 else f"Columns {names} have"
+    return f"column {names} has" if len(numbers) == 1 else f"columns {names} have"

@@ -85,7 +85,8 @@ class NormalScores(TableTransform):
         """Refuse a table without the column."""
         if not 0 <= self.column < features:
             raise AemError(
-                f"a normal-scores transform of column {self.column + 1}, of {features} columns"
+                f"the normal-scores transform of column {self.column + 1} does not belong to a "
+                f"table of {features} columns"
             )
 
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:

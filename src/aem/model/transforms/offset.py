@@ -31,7 +31,7 @@ class Offset(TableTransform):
     def check(self, features: int) -> None:
         """Refuse a table of another number of columns."""
         if len(self.offsets) != features:
-            raise AemError(f"{len(self.offsets)} offsets for {features} columns")
+            raise AemError(f"there are {len(self.offsets)} offsets for {features} columns")
 
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
         """Subtract the offsets."""

@@ -32,7 +32,7 @@ class Permutation(TableTransform):
     def check(self, features: int) -> None:
         """Refuse a table of another number of columns."""
         if len(self.order) != features:
-            raise AemError(f"an order of {len(self.order)} columns for a table of {features}")
+            raise AemError(f"the order has {len(self.order)} columns, the table {features}")
 
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
         """Return columns in the order of the model."""

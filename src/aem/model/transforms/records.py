@@ -50,7 +50,7 @@ def _read(record: Any) -> TableTransform:
     kind = record.get("kind") if isinstance(record, dict) else record
     if not isinstance(record, dict) or not isinstance(kind, str) or kind not in KINDS:
         raise AemError(
-            f"there is no transform '{kind}'; known: {', '.join(KINDS)}. The file may be from a "
+            f"there is no transform '{kind}'; known: {', '.join(KINDS)}; the file may be from a "
             "newer version of aem"
         )
     transform: Any = KINDS[kind]

@@ -39,7 +39,7 @@ class Symmetry(TableTransform):
     def check(self, features: int) -> None:
         """Refuse a table of another number of columns."""
         if len(self.matrix) != features:
-            raise AemError(f"a symmetry of {len(self.matrix)} columns for a table of {features}")
+            raise AemError(f"the symmetry has {len(self.matrix)} columns, the table {features}")
 
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
         """Multiply rows by the matrix."""

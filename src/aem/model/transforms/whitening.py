@@ -92,7 +92,7 @@ def regressions(x: Array) -> tuple[Array, Array]:
     rows, columns = x.shape
     if rows < ENOUGH * columns:
         raise AemError(
-            f"whiten needs {ENOUGH} rows per column, {ENOUGH * columns} for {columns} columns, "
+            f"'whiten' needs {ENOUGH} rows per column, {ENOUGH * columns} for {columns} columns, "
             f"not {rows}"
         )
     deviations = x.std(0)

@@ -36,7 +36,7 @@ def calibration(
     conditionals: Annotated[
         int, typer.Option(help="Conditionals a model.")
     ] = calibration_study.CONDITIONALS,
-    seed: Annotated[int, seed_option("Of everything drawn at random.")] = 0,
+    seed: Annotated[int, seed_option("Seed of all random numbers.")] = 0,
     device: Device = "auto",
 ) -> None:
     """Section 5.2: estimates of log Z with 5 to 20,000 samples against its true value."""
@@ -77,7 +77,9 @@ def _sources(models: list[Path], data: list[str]) -> list[str]:
     if len(data) == 1:
         return data * len(models)
     if data and len(data) != len(models):
-        raise AemError(f"{len(data)} data sources for {len(models)} models: give one, or one each")
+        raise AemError(
+            f"there are {len(data)} data sources for {len(models)} models: give one, or one each"
+        )
     return data or [_own_source(path) for path in models]
 
 

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from aem.base.devices import choose_device
-from aem.base.files import check_writable, write_atomically, write_json
+from aem.base.files import check_writable, model_of_run, write_atomically, write_json
 from aem.base.provenance import provenance
 from aem.base.settings import to_toml
 from aem.config import RESAMPLED
@@ -79,7 +79,7 @@ def run_plane(
     model = AEM.for_data(config.model, train)
     write_atomically(folder / "config.toml", to_toml(config).encode())
     progress = fit(model, train, validation, config.train, folder=folder, quiet=quiet)
-    save_model(model, folder / "model.safetensors", task=task.name, preset=preset)
+    save_model(model, model_of_run(folder), task=task.name, preset=preset)
     metrics = {
         "task": task.name,
         "preset": preset,

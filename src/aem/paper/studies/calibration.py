@@ -202,7 +202,7 @@ def calibrate(
     report("quadrature", conditionals, conditionals)
     exists = computed.log_z.isfinite().nonzero()[:, 0]
     if not len(exists):
-        raise AemError("the normaliser of every conditional diverges: there is no truth to meet")
+        raise AemError("the normaliser of every conditional diverges: there is no true value")
     flat, kept = flat.select(exists), len(exists)
     truth = trapezoid_log_z(flat, report=report)
     off = (computed.log_z[exists] - truth.log_z).abs()

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from aem.base.devices import choose_device
-from aem.base.files import make_folder, part_of_file, read_tensors, write_json
+from aem.base.files import make_folder, model_of_run, part_of_file, read_tensors, write_json
 from aem.base.provenance import device_name
 from aem.base.settings import completed, from_mapping, refuse_other, to_mapping
 from aem.config import TrainConfig
@@ -78,7 +78,7 @@ def train_member(
     train = replace(config.train, seed=config.train.seed + place)
     identity = _identity(replace(config, train=train), order)
     device = choose_device(train.device)
-    file = None if folder is None else folder / "model.safetensors"
+    file = None if folder is None else model_of_run(folder)
     if file is not None and file.exists():
         kept = load_single(file, device)
         _refuse_other(file, kept.about.get("run"), identity)
@@ -198,7 +198,7 @@ def _read_best(model: AEM, checkpoint: Path, identity: dict[str, Any]) -> dict[s
         raise AemError(f"{checkpoint} belongs to a model of other settings")
     best = part_of_file(tensors, "best")
     if not best:
-        raise AemError(f"{checkpoint} is from before the first validation: train on")
+        raise AemError(f"{checkpoint} is from before the first validation: continue the training")
     model.load_state_dict(best)
     model.eval()
     # The device may be another than the one that scores.

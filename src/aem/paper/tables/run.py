@@ -157,5 +157,5 @@ def train_members(
     if count > 1 and not any(m.training.get("unfinished") for m in members):
         about = {"task": config.task.name, "preset": preset}
         ensemble = TableEnsemble([m.member for m in members], about)
-        ensemble.save(folder / "ensemble.safetensors")
+        ensemble.save(folder / "ensemble.aem")
     return members

@@ -200,17 +200,17 @@ class VaeConfig:
 
     def __post_init__(self) -> None:
         if not self.stage_one.steps and not self.stage_one.file:
-            raise AemError("stage_one: steps must be positive, or file must name a trained one")
+            raise AemError("stage_one: 'steps' must be positive, or 'file' must name a trained one")
         if self.joint.file and not self.stage_one.file:
             raise AemError(
-                "joint: a file needs stage_one.file too, for the Gaussian prior's scores"
+                "joint: 'file' needs 'stage_one.file' as well, for the scores of the Gaussian prior"
             )
         for name in ("stage_one", "joint"):
             stage = getattr(self, name)
             if stage.start and not stage.file:
-                raise AemError(f"{name}: start needs a file to go on from")
+                raise AemError(f"{name}: 'start' needs a 'file' to continue from")
             if stage.start and stage.start >= stage.steps:
-                raise AemError(f"{name}: start must be less than steps, {stage.steps}")
+                raise AemError(f"{name}: 'start' must be less than 'steps', {stage.steps}")
 
 
 def vae_experiment(

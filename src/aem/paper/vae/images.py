@@ -55,7 +55,7 @@ def load_images(config: DataConfig) -> Images:
     data = mnist.load()
     for file in source.files:
         if content_sha256(root / file.path) != file.sha256:
-            raise AemError(f"{root / file.path} is not MNIST's: its checksum is another")
+            raise AemError(f"{root / file.path} is not the file of MNIST: its checksum differs")
     total = len(data.train_images)
     left = total - config.validation_images
     count = config.train_images or left

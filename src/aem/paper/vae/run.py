@@ -364,15 +364,15 @@ def run_vae(
         first = copy.deepcopy(vae).eval().requires_grad_(False)
         vae, joint = experiment.joint(vae, images)
     vae.eval().requires_grad_(False)
-    save_vae(vae, folder / "vae.safetensors", preset=preset, digest=digest(vae.state_dict()))
+    save_vae(vae, folder / "vae.aem", preset=preset, digest=digest(vae.state_dict()))
     if joint is not None:
         joint.eval().requires_grad_(False)
-        save_prior(joint, vae, folder / "joint_prior.safetensors", preset=preset)
+        save_prior(joint, vae, folder / "joint_prior.aem", preset=preset)
     results = Results(experiment, preset, vae, images)
     results.evaluation.trained_priors(joint=joint, stage_one=first)
     prior = experiment.stage_two(vae, images, joint)
     prior.eval().requires_grad_(False)
-    save_prior(prior, vae, folder / "prior.safetensors", preset=preset)
+    save_prior(prior, vae, folder / "prior.aem", preset=preset)
     figure = figure_six(
         fixed_binarisation(images.test[:SHOWN], TEST_SEED),
         sample_images(vae, prior, SHOWN, config.evaluation.seed),

@@ -89,7 +89,7 @@ def explain(table: TableModel, x: ArrayLike, report: Report = silent) -> Explana
         called as `report(what, done, total)` while the work goes on.
     """
     if table.mixes:
-        raise AemError("this model reads its columns mixed: none can be explained by itself")
+        raise AemError("this model mixes its columns: none of them can be explained by itself")
     x = table.rows(x)
     own = table.in_order(table.model.columns)
     there = [table.columns.index(name) for name in own.columns]
