@@ -19,9 +19,8 @@ def interrupt(*_: object, **__: object) -> None:
     [
         ("aem.cli.app.run", "aem: interrupted\n"),  # as while modules are imported
         ("aem.cli.fit.read_input", "aem: interrupted\n"),
-        ("aem.tables.fit.automatic.fit_mixture", "aem: interrupted\n"),
-        ("aem.tables.fit.automatic.train_proposal", "aem: interrupted after mixture: 1 of 1\n"),
-        ("aem.training.steps.EagerStep.__call__", "aem: interrupted at step 0\n"),
+        ("aem.tables.fit.mixtures.fit_mixture", "aem: interrupted\n"),
+        ("aem.tables.fit.automatic.train_networks", "aem: interrupted after mixture: 1 of 1\n"),
     ],
 )
 def test_an_interruption_is_one_sentence_and_130(

@@ -6,15 +6,16 @@ import torch
 from scipy.stats import multivariate_normal
 
 import aem.model.mixture
-import aem.tables.fit.automatic
+import aem.tables.fit.mixtures
 from aem.base.progress import silent
 from aem.conditionals.proposals.anchored import AnchoredHead
 from aem.conditionals.proposals.gaussian import GaussianMixture
 from aem.config import ModelConfig, TrainConfig
 from aem.model.aem import AEM
 from aem.model.mixture import JointMixture, MixtureRows, central_rows, fit_mixture
-from aem.tables.fit.automatic import _ladders, choose_mixture
-from aem.training.proposal import proposal_score, train_proposal
+from aem.tables.fit.mixtures import choose_mixture
+from aem.tables.fit.starts import ladders
+from aem.training.loop import fit, validation_scores
 
 K, D = 3, 4
 
@@ -106,17 +107,16 @@ def test_a_proposal_trained_alone_gains_on_unseen_rows(joint: JointMixture) -> N
     model = anchored(joint, memory=False)
     energy = {k: v.clone() for k, v in model.energy.state_dict().items()}
     unseen = model.standardise(torch.from_numpy(x[500:]))
-    before = proposal_score(model, unseen)
+    before, _ = validation_scores(model.eval(), unseen, None)
     config = TrainConfig(
-        steps=60, batch_size=64, learning_rate=1e-2, validate_every=20, device="cpu"
+        steps=60, warmup=60, batch_size=64, learning_rate=1e-2, validate_every=20, device="cpu"
     )
-    progress = train_proposal(model, x[:500], x[500:], config)
+    progress = fit(model, x[:500], x[500:], config, quiet=True)
     assert progress.best_score > before + 1
-    assert proposal_score(model, unseen) == pytest.approx(progress.best_score)
+    after = validation_scores(model, unseen, None, energies=False)
+    assert after == pytest.approx((progress.best_score, progress.best_score))
     for name, value in model.energy.state_dict().items():
         torch.testing.assert_close(value, energy[name])
-    behind = train_proposal(model, x[:500], x[500:], config, rival=progress.best_score + 100)
-    assert behind.step == 20
 
 
 def test_pooling_averages_densities(joint: JointMixture) -> None:
@@ -223,10 +223,10 @@ def test_frequencies_are_higher_where_rows_crowd() -> None:
     z = rng.normal(size=(4000, 3))
     z[:, 1:] = np.where(rng.random((4000, 2)) < 0.9, 0.05, 3.0) * z[:, 1:]
     cells = np.array([False, False, True])
-    normal, crowded, discrete = _ladders(z, cells, 5)[:, -1].tolist()
+    normal, crowded, discrete = ladders(z, cells, 5)[:, -1].tolist()
     assert normal == pytest.approx(discrete, rel=0.1)
     assert 10 * normal < crowded < 33 * normal
-    assert _ladders(z, cells, 0).shape == (3, 0)
+    assert ladders(z, cells, 0).shape == (3, 0)
 
 
 @pytest.mark.parametrize(("known", "expected"), [(0.3, 4), (-1.0, 2)])
@@ -234,8 +234,8 @@ def test_large_mixtures_have_to_generalise(
     known: float, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Four clusters: four components suit unseen rows best, if so many may be one mixture at all."""
-    monkeypatch.setattr(aem.tables.fit.automatic, "POOLED", 2)
-    monkeypatch.setattr(aem.tables.fit.automatic, "KNOWN", known)
+    monkeypatch.setattr(aem.tables.fit.mixtures, "POOLED", 2)
+    monkeypatch.setattr(aem.tables.fit.mixtures, "KNOWN", known)
     rng = np.random.default_rng(0)
     z = rng.choice([-1.0, 1.0], size=(1200, 2)) + 0.1 * rng.normal(size=(1200, 2))
     _, chosen = choose_mixture(z[:1000], z[1000:], (1, 2, 4), 0, silent)

@@ -16,7 +16,8 @@ from aem.cli.streams import read_input
 from aem.errors import AemError
 from aem.model.transforms.normal_scores import NormalScores
 from aem.model.transforms.records import to_records
-from aem.tables.fit.automatic import FEWEST_ROWS_TO_TRAIN, fit_table
+from aem.tables.fit.automatic import FitInterrupted, fit_table
+from aem.tables.fit.plan import FEWEST_ROWS_TO_TRAIN
 from aem.tables.fit.settings import FitSettings
 from aem.tables.model import TableModel
 
@@ -64,16 +65,20 @@ def fit(
     check_place(out, data)
     dropped = list(drop or ())
     rows = read_input(data, drop=dropped)
+    stopped = None
     with ProgressDisplay() as progress:
-        fitted = fit_table(
-            rows.values,
-            rows.names,
-            settings=FitSettings(components=components, hidden=hidden, steps=steps),
-            seed=seed,
-            device=device,
-            report=progress,
-            quiet=False,
-        )
+        try:
+            fitted = fit_table(
+                rows.values,
+                rows.names,
+                settings=FitSettings(components=components, hidden=hidden, steps=steps),
+                seed=seed,
+                device=device,
+                report=progress,
+                quiet=False,
+            )
+        except FitInterrupted as interruption:
+            fitted, stopped = interruption.fitted, interruption
     seconds = round(time.monotonic() - started, 2)
     table = fitted.table
     origin = provenance(table.model.config, seed, table.model.device)
@@ -89,6 +94,8 @@ def fit(
     lines = [as_json_text(record)] if as_json else sentences(table, out, seconds)
     table.save(out)
     say(*lines)
+    if stopped is not None:
+        raise stopped
 
 
 def sentences(table: TableModel, out: Path, seconds: float) -> list[str]:
@@ -118,6 +125,10 @@ def sentences(table: TableModel, out: Path, seconds: float) -> list[str]:
         for part in table.transform.parts
         if isinstance(part, NormalScores)
     ]
+    if about["copies"]:
+        lines.append(
+            f"{about['copies']:,} rows are copies of others: none of them judges the model."
+        )
     lines.append(_network(about))
     lines.append(f"Next: aem score {out} DATA --explain, or aem sample {out} -n 1000.")
     return lines
@@ -126,17 +137,19 @@ def sentences(table: TableModel, out: Path, seconds: float) -> list[str]:
 def _network(about: dict[str, Any]) -> str:
     network, mixture = about["network"], about["mixture"]
     size = _mixture(mixture)
-    if network is None and about["rows"] < FEWEST_ROWS_TO_TRAIN:
+    if network is None and about["rows"] - about["copies"] < FEWEST_ROWS_TO_TRAIN:
         return f"The density is {size}; the networks were not trained on so small a table."
     if network is None:
         return f"The density is {size}; no networks were trained, as --steps 0 asks."
     if not network["kept"]:
         return f"The density is {size}; held-out rows gained nothing from the networks."
-    gain = network["validation_log_prob"] - network["mixture_validation_log_prob"]
-    return (
-        f"Held-out rows have a mean log density of {network['validation_log_prob']:.3f}, "
-        f"{gain:.3f} more than {size}."
-    )
+    score = network["validation_log_prob"]
+    gain = score - network["mixture_validation_log_prob"]
+    more = f"Held-out rows have a mean log density of {score:.3f}, {gain:.3f} more than {size}"
+    if network["won"] == "proposal":
+        return f"{more}; energies added too little to be kept, so that scores are fast."
+    own = score - network["proposal_validation_log_prob"]
+    return f"{more}; {own:.3f} of that is the energies'."
 
 
 def _mixture(mixture: dict[str, Any]) -> str:

@@ -26,6 +26,8 @@ from aem.nn.made import MADE
 from aem.nn.resmade import ResMADE
 from aem.nn.transformer import CausalTransformer
 
+FLAT = -40.0  # f of a relative energy that takes nothing from the proposal
+
 
 class AEM(nn.Module):
     """An autoregressive energy machine over D columns, in the units of the data.
@@ -354,6 +356,14 @@ class AEM(nn.Module):
     def flat(self) -> bool:
         """Whether the energy is the same everywhere, so that the model is its proposal."""
         return self.config.energy == "relative" and not bool(self.energy.final.weight.any())
+
+    @torch.no_grad()
+    def flatten(self) -> None:
+        """Take the energy away: the model becomes its proposal, and scores as fast as that."""
+        if self.config.energy != "relative":
+            raise AemError("only a relative energy can be taken away: a literal one is the density")
+        self.energy.final.weight.zero_()
+        self.energy.final.bias.fill_(FLAT)
 
     def in_double(self) -> "AEM":
         """Return a float64 copy in evaluation mode, for exact scores."""

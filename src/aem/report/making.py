@@ -87,7 +87,10 @@ def _origin(about: dict[str, Any], path: Path) -> NamedTexts:
     network = about.get("network")
     if isinstance(network, dict):
         rows.append(("training steps", _text(network.get("steps"))))
-        rows.append(("networks kept", "yes" if network.get("kept") else "no: the mixture alone"))
+        kept = "yes" if network.get("kept") else "no: the mixture alone"
+        if network.get("won") == "proposal":
+            kept = "the proposal, without energies"
+        rows.append(("networks kept", kept))
     return rows
 
 

@@ -26,13 +26,13 @@ from aem.base.devices import choose_device
 from aem.base.frames import as_frame, column_labels, empty_frame, frame_columns, is_frame
 from aem.base.names import TableError, unnamed
 from aem.base.settings import SEEDS
-from aem.errors import AemError
+from aem.errors import AemError, Interrupted
 from aem.tables.detector.files import MOST_CONTAMINATED, load_detector, save_detector
 from aem.tables.detector.normality import Normality
 from aem.tables.detector.robust import FEWEST_ROWS, fit_robustly
 from aem.tables.detector.threshold import quantile, scores_by_fold, scores_of_groups, threshold
 from aem.tables.files import load_single
-from aem.tables.fit.automatic import fit_table
+from aem.tables.fit.automatic import FitInterrupted, fit_table
 from aem.tables.fit.settings import FitSettings
 from aem.tables.model import TableModel
 from aem.tables.queries.explain import as_columns, explain
@@ -66,6 +66,8 @@ def _as_table_errors() -> Iterator[None]:
         yield
     except TableError:
         raise
+    except Interrupted as stopped:
+        raise KeyboardInterrupt(str(stopped)) from None
     except AemError as error:
         raise TableError(str(error)) from error
 
@@ -92,6 +94,8 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit to the rows of a table.
 
+        A KeyboardInterrupt while networks are trained leaves the best model so far in the estimator.
+
         Parameters
         ----------
         X
@@ -107,7 +111,11 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
         """
         how = self._how()
         rows, names = self._learn_columns(X)
-        self._take(fit_table(rows, names, **how).table)
+        try:
+            self._take(fit_table(rows, names, **how).table)
+        except FitInterrupted as stopped:
+            self._take(stopped.fitted.table)
+            raise
         return self
 
     def _learn_columns(self, X: Any) -> tuple[Array, list[str]]:

@@ -1,7 +1,6 @@
 """Fitting a model: rows in, the best averaged weights out."""
 
 import copy
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +25,7 @@ from aem.training.compiled import compiled
 from aem.training.display import Reporter
 from aem.training.objective import DensityStep
 from aem.training.optimizer import Descent
-from aem.training.run import TrainingRun, Validation, never
+from aem.training.run import TrainingRun, Validation
 from aem.training.steps import captured_on_gpu
 
 VALIDATION_NODES = 100
@@ -87,7 +86,6 @@ def fit(
     folder: str | Path | None = None,
     quiet: bool = False,
     stage: str = "training",
-    hopeless: Callable[[TrainingState], bool] = never,
 ) -> TrainingState:
     """Fit a model in place and leave the best averaged weights in it.
 
@@ -120,8 +118,6 @@ def fit(
         whether to show no progress.
     stage
         what the progress is called.
-    hopeless
-        asked after every validation whether to end there.
 
     Returns
     -------
@@ -181,7 +177,6 @@ def fit(
             checkpoint,
             f"try a smaller learning rate than {config.learning_rate}, more warm-up than "
             f"{config.warmup} steps, or estimator 'ranking'",
-            hopeless,
         )
         otherwise = copy.deepcopy(model.state_dict())
         try:

@@ -39,11 +39,6 @@ class RunLength(Protocol):
         """Between two checkpoints."""
 
 
-def never(progress: TrainingState) -> bool:
-    """A run goes on to its end."""
-    return False
-
-
 def all_finite(tensors: Iterable[Tensor]) -> bool:
     """Whether every number in them is."""
     return all(bool(tensor.isfinite().all()) for tensor in tensors)
@@ -72,7 +67,6 @@ class TrainingRun:
     reporter: Reporter
     checkpoint: Path | None
     advice: str  # when numbers explode
-    hopeless: Callable[[TrainingState], bool] = never  # asked after each validation
 
     def go_on(self, progress: TrainingState) -> None:
         """From where it stands to its end."""
@@ -108,8 +102,6 @@ class TrainingRun:
                 self.reporter.validation(
                     step, found.score, found.beside, progress.best_score, seconds
                 )
-                if self.hopeless(progress):
-                    break
             if time.monotonic() - saved > plan.checkpoint_seconds:
                 self._save(progress, started)
                 saved = time.monotonic()
