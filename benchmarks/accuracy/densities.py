@@ -16,14 +16,13 @@ import copy
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import roc_auc_score
@@ -33,15 +32,13 @@ from sklearn.neighbors import KernelDensity
 
 from aem import AEMDensity
 from aem.base.files import write_json
-from aem.data import registry
-from aem.data.info import data_root
 from aem.evaluation.side_by_side import summarise
 from benchmarks.accuracy.flows import descend
 from benchmarks.accuracy.pieces import arguments_for, merge, piece, read_pieces, write_piece
+from benchmarks.accuracy.tables import Split, splits
 from benchmarks.places import ROOT
 
 Array = NDArray[np.float64]
-Split = tuple[Array, Array, Array]  # training, validation and test rows
 Result = tuple[Array, dict[str, Any]]  # log densities of the test rows, and what was chosen
 
 TABLES = ("wine", "breast-cancer", "magic", "gas-10k", "hepmass-5k", "miniboone-40")
@@ -51,30 +48,6 @@ RIDGES = (1e-4, 1e-2, 1e-1)
 BANDWIDTHS = np.geomspace(0.03, 1.5, 20)
 BANDWIDTH_ROWS = 4000
 LEAST_SECONDS = 30.0  # of the flow's training: it needs longer to begin than we do
-
-
-def splits(name: str) -> list[Split]:
-    """Return one split, or five folds of a small table."""
-    if name == "magic":
-        x = np.load(data_root() / "adbench" / "22_magic.gamma.npz")["X"].astype(np.float64)
-        x = x[np.random.default_rng(0).permutation(len(x))]
-        first, second = int(0.8 * len(x)), int(0.9 * len(x))
-        return [(x[:first], x[first:second], x[second:])]
-    if name in ("wine", "breast-cancer"):
-        x = (load_wine if name == "wine" else load_breast_cancer)().data
-        return list(_folds(x))
-    table = registry.load(name)
-    train, validation, test = (
-        part.astype(np.float64) for part in (table.train, table.validation, table.test)
-    )
-    return [(train, validation, test)]
-
-
-def _folds(x: Array) -> Iterator[Split]:
-    for train, test in KFold(5, shuffle=True, random_state=0).split(x):
-        rows = x[train]
-        kept = len(rows) // 8
-        yield rows[kept:], rows[:kept], x[test]
 
 
 def ours(split: Split, _: float) -> Result:

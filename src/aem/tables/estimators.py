@@ -278,11 +278,11 @@ class AEMDensity(DensityMixin, _TableEstimator):  # type: ignore[misc]
     hidden
         units of the autoregressive network.
     steps
-        training steps of the proposal, and again of the energies; 0 keeps the mixture alone.
+        training steps of the networks, at most; 0 keeps the mixture alone.
     batch_size
         rows per training step.
     learning_rate
-        the highest learning rate of the proposal; the energies learn at a tenth of it.
+        the highest learning rate.
     dropout
         share of the units that training leaves out.
     weight_decay
@@ -373,11 +373,11 @@ class AEMOutlierDetector(OutlierMixin, _TableEstimator):  # type: ignore[misc]
     hidden
         units of the autoregressive network, where one is trained.
     steps
-        training steps of the proposal, and again of the energies; 0 keeps the mixture alone.
+        training steps of the networks, at most; 0 keeps the mixture alone.
     batch_size
         rows per training step.
     learning_rate
-        the highest learning rate of the proposal; the energies learn at a tenth of it.
+        the highest learning rate.
     dropout
         share of the units that training leaves out.
     weight_decay

@@ -31,7 +31,7 @@ from aem.tables.fit.mixtures import CHOOSING, MOST_COMPONENTS, SIZES, choose_mix
 from aem.tables.fit.networks import Judge, train_networks
 from aem.tables.fit.plan import plan_fit
 from aem.tables.fit.settings import FitSettings
-from aem.tables.fit.split import copies, hold_out
+from aem.tables.fit.split import Groups, copies, hold_out
 from aem.tables.fit.starts import COPIES, anchored_model
 from aem.tables.model import TableModel
 
@@ -40,6 +40,7 @@ Array = NDArray[np.float64]
 LOOKING = 16  # components that tell whether normal scores help
 DRAWS = 8  # of every discrete value from its cell: a network must not overfit a single one
 MOST_DRAWN_ROWS = 200_000
+MOST_COPIES = 10  # of each row, on average: with more, rows agree because there are so few values
 FAR = 1e4  # deviations from zero: single precision has seven digits
 
 
@@ -98,9 +99,7 @@ def fit_table(
     x = check_table(x, columns=columns)
     refuse_extreme(x, columns)
     rng = np.random.default_rng(seed)
-    discrete = recognise(x, columns)
-    # Rows of discrete columns alone agree often without being copies.
-    groups = copies(x) if len(discrete) < len(columns) else np.arange(len(x))
+    groups, discrete = _groups(x, columns)
     training = np.ones(len(x), dtype=bool) if is_validation is None else ~is_validation
     distinct = len(np.unique(groups[training]))
     _refuse_impossible(settings, distinct, seed)
@@ -157,6 +156,18 @@ def fit_table(
     if about["network"]["interrupted"]:
         raise FitInterrupted(fitted)
     return fitted
+
+
+def _groups(x: Array, columns: Sequence[str]) -> tuple[Groups, list[Discrete]]:
+    """Tell copies of rows from rows that agree because all their columns are discrete."""
+    groups = copies(x)
+    _, first = np.unique(groups, return_index=True)
+    if MOST_COPIES * len(first) >= len(x):
+        # Values that repeat only in copies of their rows do not make a column discrete.
+        discrete = recognise(x[first], columns)
+        if len(discrete) < len(columns):
+            return groups, discrete
+    return np.arange(len(x)), recognise(x, columns)
 
 
 def _through(transform: Chain, x: Array) -> Array:

@@ -15,13 +15,11 @@ class FitSettings(Settings):
     hidden: int | None = setting(None, "Units of the autoregressive network.", at_least=1)
     steps: int | None = setting(
         None,
-        "Training steps of the proposal, and again of the energies; 0 keeps the mixture alone.",
+        "Training steps of the networks, at most; 0 keeps the mixture alone.",
         at_least=0,
     )
     batch_size: int | None = setting(None, "Rows per training step.", at_least=1)
-    learning_rate: float | None = setting(
-        None, "The highest learning rate; the energies learn at a tenth of it.", above=0
-    )
+    learning_rate: float | None = setting(None, "The highest learning rate.", above=0)
     dropout: float | None = setting(
         None, "Share of the units that training leaves out.", at_least=0, below=1
     )
