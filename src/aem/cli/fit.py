@@ -125,6 +125,11 @@ def sentences(table: TableModel, out: Path, seconds: float) -> list[str]:
         for part in table.transform.parts
         if isinstance(part, NormalScores)
     ]
+    lines += [
+        f"Column '{name}' follows almost exactly from the columns before it: how narrow a density a "
+        "model may have decides its part of a score; consider leaving it out with --drop."
+        for name in about["determined"]
+    ]
     if about["copies"]:
         lines.append(
             f"{about['copies']:,} rows are copies of others: none of them judges the model."

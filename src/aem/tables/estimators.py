@@ -145,6 +145,14 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
     def _take(self, table: TableModel) -> None:
         self.model_ = table
         self.discrete_ = [column.column for column in table.discrete]
+        determined = table.about["determined"]
+        if determined:
+            warnings.warn(
+                f"almost exact functions of the columns before them: {', '.join(determined)}; how "
+                "narrow a density a model may have decides their part of a score, so consider leaving "
+                "them out",
+                stacklevel=4,
+            )
         idle = [name for name in OF_NETWORKS if getattr(self, name) is not None]
         if idle and self.steps is None and table.about["network"] is None:
             warnings.warn(

@@ -27,6 +27,7 @@ from aem.model.transforms.base import Chain
 from aem.model.transforms.normal_scores import heavy_tailed
 from aem.model.transforms.offset import Offset
 from aem.tables.discrete import Discrete, dequantise, lattice, recognise
+from aem.tables.fit.determined import determined
 from aem.tables.fit.mixtures import CHOOSING, MOST_COMPONENTS, SIZES, choose_mixture, generalises
 from aem.tables.fit.networks import Judge, train_networks
 from aem.tables.fit.plan import plan_fit
@@ -42,6 +43,7 @@ DRAWS = 8  # of every discrete value from its cell: a network must not overfit a
 MOST_DRAWN_ROWS = 200_000
 MOST_COPIES = 10  # of each row, on average: with more, rows agree because there are so few values
 FAR = 1e4  # deviations from zero: single precision has seven digits
+FEWEST_ROWS_OF_NETWORKS = 20  # that differ, where a user asks for networks whatever the table
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,7 @@ def fit_table(
         transform = transform.then(Offset(tuple(offsets.tolist())))
     spread = _through(transform, raw)
     check_table(spread, columns=columns, for_fitting=True)
+    _refuse_merged(spread, columns)
     train, validation = spread[~held_out], spread[held_out]
     z, unseen = _standardised(train, validation)
     sizes = [k for k in SIZES if k <= most_components and 4 * k <= distinct]
@@ -134,6 +137,7 @@ def fit_table(
     }
     mixture = anchored_model(joint, model_config, train, columns, seed)
     if plan is None:
+        about["determined"] = determined(mixture.eval(), train, columns, discrete)
         return FittedTable(TableModel(mixture.eval(), transform, discrete, about), held_out)
     draws = min(DRAWS, max(MOST_DRAWN_ROWS // len(train), 1)) if discrete else 1
     many = [train] + [
@@ -152,6 +156,7 @@ def fit_table(
     model, about["network"] = train_networks(
         mixture, starts, np.concatenate(many), judge, plan, quiet=quiet
     )
+    about["determined"] = determined(model, train, columns, discrete)
     fitted = FittedTable(TableModel(model, transform, discrete, about), held_out)
     if about["network"]["interrupted"]:
         raise FitInterrupted(fitted)
@@ -216,8 +221,25 @@ def _refuse_impossible(settings: FitSettings, rows: int, seed: int) -> None:
             f"components must be at most half the number of rows ({rows:,}), not "
             f"{settings.components:,}"
         )
+    if settings.steps and rows < FEWEST_ROWS_OF_NETWORKS:
+        raise AemError(
+            f"networks need at least {FEWEST_ROWS_OF_NETWORKS} rows that differ, and the table has "
+            f"{rows}: leave 'steps' to the fit"
+        )
     if not 0 <= seed < SEEDS:
         raise AemError(f"a seed must lie between 0 and {SEEDS - 1:,}, not {seed}")
+
+
+def _refuse_merged(x: Array, columns: Sequence[str]) -> None:
+    """Refuse a value so far from the others that these are one number in single precision."""
+    z = ((x - x.mean(0)) / x.std(0)).astype(np.float32)
+    for name, exact, single in zip(columns, x.T, z.T, strict=True):
+        if 2 * len(np.unique(single)) < len(np.unique(exact)):
+            row = int(np.abs(exact - np.median(exact)).argmax())
+            raise AemError(
+                f"column '{name}' has {exact[row]:g} in row {row}, so far from its other values that "
+                "single precision cannot tell these apart: correct that row or leave it out"
+            )
 
 
 def far_from_zero(x: Array) -> Array:

@@ -13,11 +13,14 @@ BATCH = 256
 PASSES = 24  # at most: a run may overfit earlier, and then stops
 PATIENCE = 8
 NODES = 8  # per conditional in training
-RACE = 4  # the share of the steps that chooses a start is one in so many
+RACE = 5  # the share of the steps that chooses a start is one in so many
 # Steps × (columns + 20), which is about what they cost: meant to stay within five minutes on two cores.
 AFFORDABLE = 100_000
 # With many columns the Fourier features of each overfit; a wider network does not.
 MANY_COLUMNS = 15
+FREQUENCIES = 4  # with eight, networks that read them of the past learn less, also on many rows
+FEW_COLUMNS = 4  # a narrow network serves as well, and takes a third of the time
+MANY_ROWS = 50_000  # the training ends before it overfits them, and dropout would only slow it down
 MIN_SCALE = 1e-3
 
 
@@ -28,9 +31,9 @@ class FitPlan:
     Parameters
     ----------
     race
-        the training of proposals alone that chooses a start.
+        the short training that chooses a start.
     training
-        the training of proposal and energies.
+        the training of what is kept.
     """
 
     race: TrainConfig
@@ -65,16 +68,17 @@ def plan_fit(
             proposal="anchored", min_scale=MIN_SCALE, frequencies=0,
         ), None  # fmt: skip
     few = columns < MANY_COLUMNS
+    width = 64 if columns <= FEW_COLUMNS else 256 if few else 512
     model = ModelConfig(
-        hidden=max(given("hidden", 256 if few else 512), columns),
+        hidden=max(given("hidden", width), columns),
         blocks=2,
-        dropout=given("dropout", 0.2),
+        dropout=given("dropout", 0.2 if rows < MANY_ROWS else 0.0),
         gamma=32,
         energy_hidden=48,
         energy_blocks=1,
         proposal="anchored",
         min_scale=MIN_SCALE,
-        frequencies=given("frequencies", (4 if rows < 10_000 else 8) if few else 0),
+        frequencies=given("frequencies", FREQUENCIES if few else 0),
     )
     batch = given("batch_size", BATCH)
     affordable = AFFORDABLE / (columns + 20)
@@ -90,7 +94,7 @@ def plan_fit(
         device=device,
     )
     race = replace(training, steps=max(training.steps // RACE, 1))
-    return model, FitPlan(_validated(replace(race, warmup=race.steps), 8), _validated(training, 30))
+    return model, FitPlan(_validated(race, 8), _validated(training, 30))
 
 
 def _validated(config: TrainConfig, times: int) -> TrainConfig:
