@@ -4,6 +4,7 @@ Each says what format it has, in which version, and what kind of thing it holds.
 versions are brought to the present one as they are read (`aem.base.migrations`).
 """
 
+import hashlib
 import json
 import math
 import os
@@ -227,20 +228,21 @@ def blaming_file(path: Path, kind: str) -> Iterator[None]:
         raise AemError(f"{incomplete}: {reason}") from error
 
 
-def as_bytes(tensors: Mapping[str, Tensor]) -> bytes:
-    """Return names and numbers of tensors in their order, for digests.
+def tensor_digest(tensors: Mapping[str, Tensor], *further: Any) -> str:
+    """Return the SHA-256 of tensors, by name and in their order, and of further plain values.
 
     Parameters
     ----------
     tensors
         tensors by name, on any device.
+    further
+        values that JSON can hold.
     """
-    parts = (
-        part
-        for name, tensor in tensors.items()
-        for part in (name.encode(), tensor.detach().cpu().contiguous().numpy().tobytes())
-    )
-    return b"".join(parts)
+    state = hashlib.sha256("".join(map(json.dumps, further)).encode())
+    for name, tensor in tensors.items():
+        state.update(name.encode())
+        state.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return state.hexdigest()
 
 
 def part_of_file(tensors: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:

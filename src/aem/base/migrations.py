@@ -40,7 +40,15 @@ def to_current(tensors: Tensors, metadata: Metadata, version: int) -> tuple[Tens
         if version <= known:
             tensors, metadata = MIGRATIONS[known](tensors, metadata)
             metadata = {**metadata, "format_version": known + 1}
-    return tensors, metadata
+    return tensors, _with_left_out(metadata)
+
+
+def _with_left_out(metadata: Metadata) -> Metadata:
+    """Give the columns that took no part in the fit a key: at first `about` had them as "dropped"."""
+    about = metadata.get("about")
+    if "left_out" in metadata or not isinstance(about, dict) or "dropped" not in about:
+        return metadata
+    return {**metadata, "left_out": about["dropped"]}
 
 
 def _from_1(tensors: Tensors, metadata: Metadata) -> tuple[Tensors, Metadata]:

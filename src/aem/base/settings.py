@@ -259,6 +259,20 @@ def completed(config: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
+def unusual(config: Any) -> dict[str, Any]:
+    """Return the settings that differ from what a file means that does not mention them.
+
+    A setting that is added later changes nothing in them, unless it is set.
+
+    Parameters
+    ----------
+    config
+        a dataclass of settings.
+    """
+    unset = completed(config, {})
+    return {name: value for name, value in to_mapping(config).items() if value != unset[name]}
+
+
 def refuse_other(
     place: Path, found: Mapping[str, Any], wanted: Mapping[str, Any], section: str = ""
 ) -> None:

@@ -82,10 +82,12 @@ def fit(
     seconds = round(time.monotonic() - started, 2)
     table = fitted.table
     origin = provenance(table.model.config, seed, table.model.device)
-    table.about.update(dropped=dropped, seconds=seconds, **origin)
+    table.left_out = tuple(dropped)
+    table.about.update(seconds=seconds, **origin)
     record = {
         "model": str(out),
         "columns": list(rows.names),
+        "dropped": dropped,
         "first_line_is_a_row": rows.headless,
         "discrete": [column.as_record() for column in table.discrete],
         "transforms": to_records(table.transform),

@@ -60,8 +60,7 @@ def left_out_of(
         what was left out of the fit, which may be there.
     """
     asked = drop or ()
-    known = table.about.get("dropped") or ()
-    return asked, [name for name in known if name not in asked]
+    return asked, [name for name in table.left_out if name not in asked]
 
 
 def _file(path: Path) -> Path:

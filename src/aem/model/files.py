@@ -2,7 +2,8 @@
 
 Every file of models has a key for each thing it holds: `columns` (names, and what kind of column each
 is), `transforms` (from the columns of the table to those a model reads), `model` (its settings; its
-weights are the tensors) and `about`, which tells how it came about and decides nothing.
+weights are the tensors), `left_out` (columns of the data that took no part in the fit; not in every
+file) and `about`, which tells how it came about and decides nothing.
 """
 
 from collections import Counter
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from aem.base.files import as_mapping, blaming_file, header, read_tensors, write_tensors
-from aem.base.settings import RemovedSetting, from_mapping, to_mapping
+from aem.base.settings import RemovedSetting, completed, from_mapping, to_mapping
 from aem.config import ModelConfig
 from aem.errors import AemError
 from aem.model.aem import AEM
@@ -120,7 +121,7 @@ def read_model(
 
 def _read_config(given: dict[str, Any]) -> ModelConfig:
     try:
-        return from_mapping(ModelConfig, given)
+        return from_mapping(ModelConfig, completed(ModelConfig(), given))
     except RemovedSetting:
         raise
     except AemError as error:

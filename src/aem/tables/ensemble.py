@@ -97,6 +97,7 @@ class TableEnsemble:
         self.about = {} if about is None else about
         self.columns = self.members[0].columns
         self.discrete: tuple[Discrete, ...] = self.members[0].discrete
+        self.left_out = tuple(sorted({name for member in members for name in member.left_out}))
         if any(member.columns != self.columns for member in self.members):
             raise AemError("the members of an ensemble are not models of the same columns")
         if any(member.discrete != self.discrete for member in self.members):

@@ -24,6 +24,7 @@ from aem.tables.model import TableModel
 
 DISCRETE = "discrete"  # the kind of a column whose values are counted
 ENSEMBLE = "ensemble"
+LEFT_OUT = "left_out"  # the key of the columns that took no part in the fit
 
 
 def save_table(table: TableModel, path: str | Path, kind: str = "model", **further: Any) -> None:
@@ -44,6 +45,7 @@ def save_table(table: TableModel, path: str | Path, kind: str = "model", **furth
         **header(kind),
         "columns": _columns(table),
         **_member(table),
+        LEFT_OUT: table.left_out,
         "about": table.about,
         **further,
     }
@@ -69,6 +71,7 @@ def save_ensemble(ensemble: TableEnsemble, path: str | Path) -> None:
         **header(ENSEMBLE),
         "columns": _columns(ensemble),
         "members": [_member(member) for member in ensemble.members],
+        LEFT_OUT: ensemble.left_out,
         "about": ensemble.about,
     }
     write_tensors(Path(path), tensors, metadata)
@@ -109,13 +112,20 @@ def _read(
     with blaming_file(path, metadata["kind"]):
         entries = read_columns(metadata["columns"])
         about = as_mapping(metadata.get("about") or {}, "about")
+        left_out = _names(metadata.get(LEFT_OUT, []))
         if metadata["kind"] != ENSEMBLE:
-            return _read_member(metadata, tensors, entries, about, device)
+            return _read_member(metadata, tensors, entries, left_out, about, device)
         members = []
         for place, entry in enumerate(metadata["members"]):
-            own = part_of_file(tensors, str(place))
-            members.append(_read_member(as_mapping(entry, "members"), own, entries, {}, device))
+            member, own = as_mapping(entry, "members"), part_of_file(tensors, str(place))
+            members.append(_read_member(member, own, entries, left_out, {}, device))
         return TableEnsemble(members, about)
+
+
+def _names(values: Any) -> list[str]:
+    if not isinstance(values, list) or not all(isinstance(name, str) for name in values):
+        raise AemError(f"'{LEFT_OUT}' is not a list of names")
+    return values
 
 
 def _columns(table: TableModel | TableEnsemble) -> list[dict[str, Any]]:
@@ -135,13 +145,14 @@ def _read_member(
     entry: Mapping[str, Any],
     tensors: Mapping[str, Tensor],
     entries: Sequence[dict[str, Any]],
+    left_out: Sequence[str],
     about: dict[str, Any],
     device: str | torch.device,
 ) -> TableModel:
     names = [column["name"] for column in entries]
     transform = from_records(entry["transforms"], len(names))
     model = read_model(entry["model"], tensors, transform.names(names), device)
-    return TableModel(model, transform, _read_discrete(entries), about, names)
+    return TableModel(model, transform, _read_discrete(entries), about, names, left_out)
 
 
 def _read_discrete(entries: Sequence[dict[str, Any]]) -> list[Discrete]:

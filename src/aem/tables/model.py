@@ -96,6 +96,8 @@ class TableModel:
         how the model came about, as JSON can hold it; decides nothing.
     columns
         names in the order of the table, if that is not the model's.
+    left_out
+        columns of the data that took no part in the fit: commands ignore them in what they read.
 
     Examples
     --------
@@ -117,8 +119,11 @@ class TableModel:
         discrete: Sequence[Discrete] = (),
         about: dict[str, Any] | None = None,
         columns: Sequence[str] | None = None,
+        left_out: Sequence[str] = (),
     ) -> None:
         self.model, self.about = model, {} if about is None else about
+        self.left_out = tuple(left_out)
+        self._origin: TableModel | None = None  # the table that this one is a view of
         self.transform = Chain() if transform is None else transform
         self.columns = model.columns if columns is None else tuple(columns)
         known = {column.column: column for column in discrete}
@@ -177,12 +182,14 @@ class TableModel:
         origin = part.inverse(torch.zeros(len(names), dtype=torch.float64)).tolist()
         discrete = [c.moved(origin[names.index(c.column)]) for c in self.discrete]
         transform = Chain((part, *self.transform.parts))
-        return TableModel(self.model, transform, discrete, self.about, names)
+        view = TableModel(self.model, transform, discrete, self.about, names, self.left_out)
+        view._origin = self
+        return view
 
     @cached_property
     def exact(self) -> AEM:
-        """The model in float64, in evaluation mode."""
-        return self.model.in_double()
+        """The model in float64, in evaluation mode: one copy for all views of a table."""
+        return self.model.in_double() if self._origin is None else self._origin.exact
 
     @cached_property
     def cells(self) -> tuple[Discrete, ...]:

@@ -3,8 +3,6 @@
 For one model of a table as for an ensemble, whose members are scored one after the other and mixed.
 """
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,9 +11,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from aem.base.files import as_bytes
+from aem.base.files import tensor_digest
 from aem.base.progress import Report, part_of, silent
-from aem.base.settings import to_mapping
+from aem.base.settings import unusual
 from aem.conditionals.normalizer import Quadrature
 from aem.config import ModelConfig
 from aem.errors import AemError
@@ -95,14 +93,14 @@ class TableScores:
 
     def digest(self) -> str:
         """Return a fingerprint of all that decides the scores."""
-        state = hashlib.sha256()
-        for member in self.members:
+        tensors, plain = {}, []
+        for place, member in enumerate(self.members):
+            config, transforms = unusual(member.model.config), to_records(member.transform)
             discrete = [column.as_record() for column in member.discrete]
-            config = to_mapping(member.model.config)
-            plain = [config, to_records(member.transform), discrete, member.columns]
-            state.update(json.dumps(plain).encode())
-            state.update(as_bytes(member.model.state_dict()))
-        return state.hexdigest()
+            plain.append([config, transforms, discrete, member.columns])
+            weights = member.model.state_dict()
+            tensors.update({f"{place}.{name}": tensor for name, tensor in weights.items()})
+        return tensor_digest(tensors, plain)
 
     @torch.no_grad()
     def proposal(self, x: Float[Tensor, "B D"]) -> Float[Tensor, " B"]:

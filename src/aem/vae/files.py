@@ -1,6 +1,5 @@
 """The file of a prior: it belongs to the latents of one encoder, and no other."""
 
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -8,22 +7,21 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from aem.base.files import as_bytes, write_tensors
+from aem.base.files import tensor_digest, write_tensors
 from aem.errors import AemError
 from aem.model.aem import AEM
 from aem.model.files import content, load_model, model_information
 
 
 def digest(weights: Mapping[str, Tensor]) -> str:
-    """Return a fingerprint of weights: a prior belongs to the latents of one encoder, no other.
+    """Return a short digest of weights: a prior belongs to the latents of one encoder, no other.
 
     Parameters
     ----------
     weights
         tensors by name, as `state_dict` gives them.
     """
-    ordered = {name: weights[name].float() for name in sorted(weights)}
-    return hashlib.sha256(as_bytes(ordered)).hexdigest()[:16]
+    return tensor_digest({name: weights[name].float() for name in sorted(weights)})[:16]
 
 
 def save_prior(prior: AEM, network: nn.Module, path: str | Path, **about: Any) -> None:
