@@ -10,7 +10,7 @@ from aem.errors import AemError
 from aem.paper.gallery import ROWS, row_of, stack_rows
 from aem.paper.plane.picture import Picture, draw_slices, draw_teaser
 from aem.paper.plots import save_figure
-from aem.paper.studies.figures import draw_calibration, draw_dimensionality
+from aem.paper.studies.drawings import draw_calibration, draw_dimensionality
 from aem.paper.table1 import build
 
 

@@ -1,4 +1,4 @@
-"""Fitting a model: rows in, the best averaged weights out."""
+"""`fit`: trains a model on rows and keeps the averaged weights with the best validation score."""
 
 import copy
 from pathlib import Path
@@ -25,8 +25,8 @@ from aem.training.compiled import compiled
 from aem.training.display import Reporter
 from aem.training.objective import DensityStep
 from aem.training.optimizer import Descent
-from aem.training.run import TrainingRun, Validation
 from aem.training.steps import captured_on_gpu
+from aem.training.trainer import Trainer, Validation
 
 VALIDATION_NODES = 100
 VALIDATED_TOGETHER = {"cpu": 128, "cuda": 1024}  # rows
@@ -41,7 +41,7 @@ def validation_scores(
     *,
     energies: bool = True,
 ) -> tuple[float, float]:
-    """Mean log p and log q of rows, in the units of the data; the same random nodes every time.
+    """Return the mean log p and log q of rows in the units of the data, by the same random nodes.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ def fit(
             names = "validation_log_prob", "validation_proposal_log_prob"
             return Validation(score, proposal, dict(zip(names, (score, proposal), strict=True)))
 
-        run = TrainingRun(
+        trainer = Trainer(
             config,
             captured_on_gpu(step, device),
             Batches(len(rows), config.batch_size, config.seed, device),
@@ -180,7 +180,7 @@ def fit(
         )
         otherwise = copy.deepcopy(model.state_dict())
         try:
-            run.go_on(progress)
+            trainer.train(progress)
             otherwise = average.state_dict()
         finally:
             descent.release()

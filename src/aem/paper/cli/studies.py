@@ -22,7 +22,7 @@ from aem.paper.plots import save_figure
 from aem.paper.studies import calibration as calibration_study
 from aem.paper.studies import dimensionality as dimensionality_study
 from aem.paper.studies.calibration import Calibration, quantiles
-from aem.paper.studies.figures import draw_calibration, draw_dimensionality
+from aem.paper.studies.drawings import draw_calibration, draw_dimensionality
 from aem.tables.sources import FoundRows, find_rows
 
 

@@ -18,7 +18,7 @@ from aem.data.synthetic import PlaneTask
 from aem.errors import AemError
 from aem.paper.plane.density import PlaneBounds, PlaneDensity
 from aem.paper.plots import new_figure
-from aem.paper.studies.figures import BLUE, GREY, STYLE, VERMILION
+from aem.paper.studies.drawings import BLUE, GREY, STYLE, VERMILION
 
 SLICES = (0.25, 0.5, 0.75)  # where x1 is held, as shares of its range
 BINS = 256  # of a histogram, along each axis

@@ -23,7 +23,7 @@ from aem.paper.plane.run import training_summary
 from aem.paper.plots import save_figure
 from aem.paper.vae.binarise import fixed_binarisation
 from aem.paper.vae.config import StageConfig, VaeConfig
-from aem.paper.vae.evaluation import TEST_SEED, PriorScoring
+from aem.paper.vae.evaluate import TEST_SEED, PriorScoring
 from aem.paper.vae.figure import figure_six, sample_images
 from aem.paper.vae.files import load_stage, save_vae
 from aem.paper.vae.images import Images, load_images

@@ -20,8 +20,8 @@ from aem.training.batches import Batches
 from aem.training.checkpoint import TrainingState, load_checkpoint, save_checkpoint
 from aem.training.compiled import compiled
 from aem.training.display import Reporter
-from aem.training.run import TrainingRun, Validation, all_finite
 from aem.training.steps import captured_on_gpu
+from aem.training.trainer import Trainer, Validation, all_finite
 from aem.vae.bounds import draw_posterior, elbo, importance_bound
 from aem.vae.priors import log_prior
 
@@ -101,7 +101,7 @@ def train_stage(
             found = validate(average, held_out, config)
             return Validation(found["validation_score"], found["validation_elbo"], found)
 
-        TrainingRun(
+        Trainer(
             config,
             captured_on_gpu(step, device),
             Batches(len(images.train), config.batch_size, config.seed, device),
@@ -113,7 +113,7 @@ def train_stage(
             checkpoint,
             f"try a smaller learning rate than {config.learning_rate}, or clipped gradients "
             "(clip = 5)",
-        ).go_on(progress)
+        ).train(progress)
     model.load_state_dict(progress.best_weights or average.state_dict())
     model.eval()
     return progress
