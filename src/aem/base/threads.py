@@ -16,14 +16,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import cache
 from itertools import chain, islice
 from pathlib import Path
 from typing import TypeVar
 
 import torch
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import threadpool_limits
 
 from aem.errors import AemError
 
@@ -170,10 +170,7 @@ def alone() -> Iterator[None]:
 @contextmanager
 def libraries_alone() -> Iterator[None]:
     """The same for the linear algebra of NumPy and SciPy and the clustering of scikit-learn."""
-    with ExitStack() as stack:
-        stack.enter_context(alone())
-        limits: AbstractContextManager[object] = ThreadpoolController().limit(limits=1)
-        stack.enter_context(limits)
+    with alone(), threadpool_limits(1):
         yield
 
 

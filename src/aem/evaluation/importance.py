@@ -110,21 +110,6 @@ def ranges(total: int, step: int) -> Iterator[range]:
         yield range(start, min(start + step, total))
 
 
-def generator_for(seed: int, device: torch.device) -> torch.Generator:
-    """Return a stream of random numbers of one's own.
-
-    Parameters
-    ----------
-    seed
-        of the stream.
-    device
-        where the numbers are drawn.
-    """
-    generator = torch.Generator(device)
-    generator.manual_seed(seed)
-    return generator
-
-
 @torch.no_grad()
 def estimate_log_z(
     conditionals: Conditionals,
@@ -252,7 +237,7 @@ def importance_scores(
     log_slope = -model.standardisation.scale.double().log()
 
     def score(z: Tensor, flat: Conditionals, first: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        generator = generator_for((seed * 1_000_003 + first) % 2**63, z.device)
+        generator = torch.Generator(z.device).manual_seed((seed * 1_000_003 + first) % 2**63)
         log_q = flat.proposal.log_prob_of(z.flatten()).double().reshape(z.shape) + log_slope
         log_w = flat.log_weight(z.reshape(-1, 1)).double().reshape(z.shape)
         estimated = estimate_log_z(

@@ -30,7 +30,6 @@ from aem.errors import AemError
 from aem.evaluation.importance import (
     MEMORY,
     by_conditionals,
-    generator_for,
     random_uniforms,
     ranges,
     rows_within,
@@ -173,7 +172,7 @@ def log_components(
         range(samples),
         samples,
         stratified=stratified,
-        generator=generator_for(seed, torch.device("cpu")),
+        generator=torch.Generator().manual_seed(seed),
     ).to(like)
     uniforms = uniforms.clamp(max=1 - torch.finfo(like.dtype).eps / 2)
 

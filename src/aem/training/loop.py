@@ -61,7 +61,7 @@ def validation_scores(
         rows = z[here]
         with drawing_from(block, z.device):
             conditionals = model.conditionals(rows, None if context is None else context[here])
-            q = p = conditionals.proposal.log_prob(rows[..., None])[..., 0]
+            q = p = conditionals.proposal.log_prob_of(rows)
             if energies:
                 w = conditionals.log_weight(rows[..., None])[..., 0]
                 p = q + w - log_z_estimate(conditionals, nodes=VALIDATION_NODES)

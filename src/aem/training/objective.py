@@ -45,7 +45,7 @@ def objective(
     """
     conditionals = model.conditionals(z, context)
     if phase is Phase.PROPOSAL and model.head.size:
-        return conditionals.proposal.log_prob(z[..., None]).sum() / -len(z)
+        return conditionals.proposal.log_prob_of(z).sum() / -len(z)
     log_p, log_q, log_z = log_prob_estimate(
         conditionals,
         z,

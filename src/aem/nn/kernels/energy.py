@@ -20,8 +20,8 @@ from torch import Tensor
 
 from aem.nn.kernels.arithmetic import multipliers, sum_parts
 from aem.nn.kernels.energy_kernels import energy_backward, energy_forward, energy_inputs, energy_top
+from aem.nn.kernels.energy_operands import EnergyOperands
 from aem.nn.kernels.energy_wide import wide_backward, wide_forward
-from aem.nn.kernels.evaluation import EnergyEvaluation
 from aem.nn.kernels.packing import Memory, memory_of, split_like
 
 WHOLE = 256  # rows what is kept is rounded up to: whole tiles of any kernel
@@ -93,7 +93,7 @@ class FusedEnergy(torch.autograd.Function):
         whole = triton.cdiv(x.numel(), WHOLE) * WHOLE
         save = any(ctx.needs_input_grad)
         memory = memory_of(blocks, kind)
-        call = EnergyEvaluation(
+        call = EnergyOperands(
             x, frequencies, projected, first_bias, value, final, final_bias, memory, tanh, dropout
         )
         # Whole tiles: no store or load of them needs a mask.
@@ -152,7 +152,7 @@ class FusedEnergy(torch.autograd.Function):
         )
 
 
-def _narrow_forward(call: EnergyEvaluation, saved: Tensor, seed: Tensor) -> Tensor:
+def _narrow_forward(call: EnergyOperands, saved: Tensor, seed: Tensor) -> Tensor:
     """All blocks in one launch."""
     x, frequencies, memory = call.x, call.frequencies, call.blocks
     _, whole, hidden = saved.shape
@@ -236,7 +236,7 @@ def energy_in_single(
     memory = memory_of(blocks, torch.float32)
     whole = triton.cdiv(x.numel(), WHOLE) * WHOLE
     nothing = memory.half.new_empty((0, whole, projected.shape[-1]))
-    call = EnergyEvaluation(
+    call = EnergyOperands(
         x, frequencies, projected, first_bias, value, final, final_bias, memory, tanh
     )
     return _narrow_forward(call, nothing, nothing)

@@ -6,14 +6,14 @@ from torch import Tensor
 
 from aem.nn.features import fourier_features
 from aem.nn.kernels.arithmetic import multipliers, sum_parts
-from aem.nn.kernels.evaluation import EnergyEvaluation
+from aem.nn.kernels.energy_operands import EnergyOperands
 from aem.nn.kernels.layers import LARGE, backward_layer, forward_layer, weight_gradients
 from aem.nn.kernels.packing import Memory
 
 PARTS = 16  # that sums over all nodes are taken in
 
 
-def wide_forward(call: EnergyEvaluation, saved: Tensor, seed: Tensor) -> Tensor:
+def wide_forward(call: EnergyOperands, saved: Tensor, seed: Tensor) -> Tensor:
     """f at all nodes; what the matrices read goes to `saved`, if that has room."""
     x, frequencies, memory, tanh = call.x, call.frequencies, call.blocks, call.tanh
     (_, whole, hidden), m, kind = saved.shape, x.numel(), saved.dtype

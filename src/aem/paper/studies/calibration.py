@@ -23,7 +23,7 @@ from aem.base.progress import Report, silent
 from aem.conditionals.batch import Conditionals
 from aem.conditionals.normalizer import Quadrature, nodes_within, normalizer
 from aem.errors import AemError
-from aem.evaluation.importance import MEMORY, generator_for, random_uniforms, ranges
+from aem.evaluation.importance import MEMORY, random_uniforms, ranges
 from aem.model.aem import AEM
 from aem.paper.studies.trapezoid import trapezoid_log_z
 
@@ -214,7 +214,7 @@ def calibrate(
         float(computed.nodes[exists].double().mean()),
         float(truth.steps.double().mean()),
     )
-    generator = generator_for(seed, truth.log_z.device)
+    generator = torch.Generator(truth.log_z.device).manual_seed(seed)
     spreads = []
     for kind in KINDS:
         estimates = _estimates(flat, samples, kind, generator, report)

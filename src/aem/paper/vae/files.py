@@ -55,7 +55,7 @@ def load_vae(path: str | Path, device: str | torch.device = "cpu") -> Convolutio
     return vae.to(device).eval()
 
 
-def load_stage(path: str | Path, device: str | torch.device = "cpu") -> LatentModel:
+def load_stage(path: str | Path) -> LatentModel:
     """What a stage left: what `save_vae` wrote, or a checkpoint, with the prior that it learns.
 
     Of a checkpoint it is the best weights so far, or the average before any were validated.
@@ -63,7 +63,7 @@ def load_stage(path: str | Path, device: str | torch.device = "cpu") -> LatentMo
     path = Path(path)
     tensors, metadata = read_tensors(path, "vae", "checkpoint")
     if metadata["kind"] == "vae":
-        return LatentModel(load_vae(path, device))
+        return LatentModel(load_vae(path))
     with blaming_file(path, "stage of a VAE"):
         shapes = metadata["config"]
         vae = ConvolutionalVae(from_mapping(NetworkConfig, shapes["vae"]))
@@ -72,4 +72,4 @@ def load_stage(path: str | Path, device: str | torch.device = "cpu") -> LatentMo
         model = LatentModel(vae, prior)
         best = part_of_file(tensors, "best") or part_of_file(tensors, "average")
         model.load_state_dict(best)
-    return model.to(device).eval()
+    return model.eval()
