@@ -1,4 +1,4 @@
-"""Data frames in, the same kind out: pandas, polars, Arrow and whatever else narwhals knows."""
+"""Data frames of pandas, polars, Arrow and other libraries, through narwhals."""
 
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
@@ -129,7 +129,7 @@ def empty_frame(like: Any) -> Any:
 
 
 def _is_number(series: Any) -> bool:
-    """A column of nothing but missing values has no type that would say otherwise."""
+    """Return whether a column is numeric, or has missing values alone and so no known type."""
     numeric = series.dtype.is_numeric() or series.dtype == nw.Boolean
     return bool(numeric or (len(series) and series.is_null().all()))
 
@@ -139,7 +139,7 @@ def _has_nan(series: Any) -> bool:
 
 
 def _example(series: Any) -> str:
-    """Where the trouble starts: usually one stray word in a column of numbers."""
+    """Return the first value that is not a number, often a stray word in a numeric column."""
     for row, value in enumerate(series):
         if value is not None and not is_number(str(value)):
             return f"row {row} holds '{value}'; "

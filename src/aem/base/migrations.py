@@ -1,7 +1,7 @@
-"""What files of earlier format versions are turned into before anything else reads them.
+"""Conversion of files of earlier format versions to the present one.
 
-Format 1 (aem 0.1) kept all that a model of a table needs besides its network among the remarks on
-its making ("about"), under names of its own. Format 2 has a key for each: columns, transforms, model.
+Format 1 (aem 0.1) kept the transforms and discrete columns of a table's model in the free-form
+`about`. Format 2 has separate keys for columns, transforms and model.
 """
 
 from collections.abc import Callable, Mapping
@@ -44,7 +44,7 @@ def to_current(tensors: Tensors, metadata: Metadata, version: int) -> tuple[Tens
 
 
 def _with_left_out(metadata: Metadata) -> Metadata:
-    """Give the columns that took no part in the fit a key: at first `about` had them as "dropped"."""
+    """Add the key `left_out`; before there was one, `about` had these columns as "dropped"."""
     about = metadata.get("about")
     if "left_out" in metadata or not isinstance(about, dict) or "dropped" not in about:
         return metadata
@@ -61,7 +61,7 @@ def _from_1(tensors: Tensors, metadata: Metadata) -> tuple[Tensors, Metadata]:
 
 
 def _renamed(name: str, among: Mapping[str, Tensor]) -> str:
-    """The standardisation of an AEM became a part of its own."""
+    """Return the present name of a tensor: the standardisation became a module of its own."""
     start, dot, last = name.rpartition(".")
     of_an_aem = last in STANDARDISATION and f"{start}{dot}context_shift" in among
     return f"{start}{dot}standardisation.{last}" if of_an_aem else name

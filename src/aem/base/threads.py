@@ -1,13 +1,11 @@
-"""Threads of the library's own: a pool that shares the machine politely.
+"""The library's own thread pool, which stays fast beside other processes.
 
-PyTorch cuts every product among threads that spin while they wait for one another. On an idle
-machine that is fast. Beside other work it is not: a thread that the other work holds up is waited
-for at every one of ten thousand products, and those that wait burn what the machine has left. And
-how a product is cut decides how it is rounded.
+PyTorch divides every matrix product among threads that spin while they wait for each other. This is
+fast on an idle machine. Beside other processes every product waits for the slowest thread, while the
+others spin. Besides, rounding depends on how a product is divided.
 
-Here a thread takes a whole piece of work, such as a block of rows, computes it alone, and takes the
-next one when it is done; a thread without work sleeps. Pieces do not depend on how many threads
-there are, so neither do the numbers.
+In this pool a thread computes a whole task, such as a block of rows, and idle threads sleep. Tasks do
+not depend on the number of threads, and therefore results do not either.
 """
 
 import math
@@ -112,7 +110,7 @@ def container_quota(
 
 
 def _quotas(root: Path, path: str, read: Callable[[Path], float]) -> Iterator[float]:
-    """The limits of a group and of those it lies in; within a container the root is its own."""
+    """Yield the limits of a control group and of all groups that contain it."""
     yield read(root)
     folder = root
     for part in Path(path.lstrip("/")).parts:
@@ -141,10 +139,10 @@ def _quota_of_version_1(folder: Path) -> float:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Let every operation of PyTorch compute on the thread that asks for it; also a decorator.
+    """Let PyTorch use one thread per operation within the context; also a decorator.
 
-    PyTorch's number of threads belongs to the whole process, and partly to each thread: those who
-    enter set it to one, the last to leave restores what the first found.
+    PyTorch's number of threads is a setting of the process, and partly of each thread. It is one as
+    long as any thread is within the context, and then restored.
     """
     global _inside, _usual
     with _lock:
@@ -169,7 +167,7 @@ def alone() -> Iterator[None]:
 
 @contextmanager
 def libraries_alone() -> Iterator[None]:
-    """The same for the linear algebra of NumPy and SciPy and the clustering of scikit-learn."""
+    """Do the same for NumPy, SciPy and scikit-learn as well."""
     with alone(), threadpool_limits(1):
         yield
 
@@ -177,7 +175,7 @@ def libraries_alone() -> Iterator[None]:
 def spread(
     function: Callable[[Item], Result], items: Iterable[Item], *, device: str = "cpu"
 ) -> Iterator[Result]:
-    """Yield what a function makes of each item, in the items' order; each item has one thread.
+    """Apply a function to items in parallel, one thread per item, and yield results in order.
 
     Parameters
     ----------
@@ -238,13 +236,13 @@ def _pool(threads: int) -> ThreadPoolExecutor:
 
 
 def _begin() -> None:
-    """In a new thread of the pool."""
+    """Initialise a new thread of the pool."""
     _here.worker = True
     torch.set_num_threads(1)  # as `alone` has it: a thread's own copy of the number
 
 
 def _forget() -> None:
-    """In a forked process, which has no threads but the one that forked."""
+    """Reset the pool in a forked process, which has one thread only."""
     global _lock, _inside
     _lock, _inside = threading.Lock(), 0
     _pools.clear()

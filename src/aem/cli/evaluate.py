@@ -1,4 +1,4 @@
-"""`aem evaluate`: a model's log-likelihood on a table, in every way the library can compute it."""
+"""`aem evaluate`: the log-likelihood of a table by quadrature, importance sampling and AEM-KDE."""
 
 import math
 import time
@@ -150,7 +150,7 @@ def as_record(result: SideBySide, limit: float | None = None) -> dict[str, Any]:
 
 
 def _kernels(kernels: list[KDE]) -> dict[str, Any]:
-    """Of a single model its kernels, of an ensemble those of its members."""
+    """Return the parameters of AEM-KDE, of a model or of all members of an ensemble."""
     return asdict(kernels[0]) if len(kernels) == 1 else {"members": [asdict(k) for k in kernels]}
 
 
@@ -195,7 +195,7 @@ def _show(result: SideBySide, title: str, limit: float | None) -> None:
 
 
 def sentences(result: SideBySide, limit: float | None = None) -> list[str]:
-    """Return what the numbers need to be understood, as sentences.
+    """Return sentences that explain the numbers.
 
     Parameters
     ----------

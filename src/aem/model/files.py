@@ -1,6 +1,6 @@
-"""The file of an AEM, and the parts of files that hold AEMs among other things.
+"""Files of AEMs, and the parts of other files that contain AEMs.
 
-Every file of models has a key for each thing it holds: `columns` (names, and what kind of column each
+The metadata of a file has these keys: `columns` (names, and what kind of column each
 is), `transforms` (from the columns of the table to those a model reads), `model` (its settings; its
 weights are the tensors), `left_out` (columns of the data that took no part in the fit; not in every
 file) and `about`, which tells how it came about and decides nothing.
@@ -59,7 +59,7 @@ def content(model: AEM, kind: str = "model") -> dict[str, Any]:
 
 
 def model_entry(model: AEM) -> dict[str, Any]:
-    """Return what a file says of a model besides its weights.
+    """Return the metadata of a model: its settings.
 
     Parameters
     ----------
@@ -72,8 +72,7 @@ def model_entry(model: AEM) -> dict[str, Any]:
 def load_model(path: str | Path, device: str | torch.device = "cpu") -> AEM:
     """Load a model in evaluation mode. No code in the file is ever run.
 
-    Some models do not read the columns of their table as they are; those are loaded with
-    `aem.TableModel.load`, and are refused here.
+    Models with transforms or discrete columns are refused; load them with `aem.TableModel.load`.
 
     Parameters
     ----------
@@ -100,7 +99,7 @@ def read_model(
     columns: Sequence[str],
     device: str | torch.device = "cpu",
 ) -> AEM:
-    """Build a model from what a file holds of it.
+    """Build a model from the metadata and tensors of a file.
 
     Parameters
     ----------
@@ -129,7 +128,7 @@ def _read_config(given: dict[str, Any]) -> ModelConfig:
 
 
 def read_columns(entries: Any) -> list[dict[str, Any]]:
-    """Check the names and kinds of columns as a file holds them.
+    """Check the names and kinds of columns in a file.
 
     Parameters
     ----------
@@ -149,7 +148,7 @@ def _is_column(entry: Any) -> bool:
 
 
 def model_information(path: str | Path) -> dict[str, Any]:
-    """Return all that a file of models says about itself, without building any.
+    """Return the metadata of a file of models, without building the models.
 
     Parameters
     ----------

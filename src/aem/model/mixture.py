@@ -1,4 +1,4 @@
-"""A Gaussian mixture of all columns together, fitted by expectation maximisation.
+"""Gaussian mixtures of all columns, fitted by expectation maximisation.
 
 It is where the proposals of an automatic fit start (`aem.conditionals.proposals.anchored`): on a
 small table it is hard to beat, and what a network adds to it can be judged on held-out rows.
@@ -129,7 +129,7 @@ class JointMixture:
         )
 
     def repeated(self, copies: int) -> "JointMixture":
-        """Return the same density, every component but the last, wide one cut into several equal ones.
+        """Return the same density with each component, except the wide one, replaced by equal copies.
 
         Parameters
         ----------
@@ -144,7 +144,7 @@ class JointMixture:
         return JointMixture(weights, means, factors)
 
     def with_wide_component(self, z: Array) -> "JointMixture":
-        """Return the mixture with, at a small share, the shape of the whole table many times enlarged.
+        """Return the mixture with a wide component of small weight: the table's covariance, enlarged.
 
         Parameters
         ----------
@@ -160,13 +160,13 @@ class JointMixture:
 
 
 def _products(rows: Array, matrix: Array) -> Array:
-    """Return a matrix times each row, each row's result independent of the other rows."""
+    """Multiply rows by a matrix, with results that do not depend on the other rows."""
     found: Array = linear(torch.from_numpy(rows), torch.from_numpy(matrix), block=MANY).numpy()
     return found
 
 
 class MixtureRows:
-    """Standardised rows to fit mixtures to, with their products: EM is then two matrix products.
+    """Standardised rows with the products of their columns, so that EM needs two matrix products.
 
     A log density of a Gaussian is linear in the products of a row's columns, and so are the moments
     of a component. Where these are too many to keep, components are taken one by one.
@@ -205,7 +205,7 @@ class MixtureRows:
         return self._starts[count, seed]
 
     def blocks(self) -> list[slice]:
-        """Return the slices of rows that threads treat together."""
+        """Return slices of rows, one for each task of a thread."""
         return [slice(start, start + BLOCK) for start in range(0, len(self.z), BLOCK)]
 
     def log_densities(self, mixture: JointMixture) -> LogDensities:
@@ -232,7 +232,7 @@ class MixtureRows:
         return lambda block: products[block] @ coefficients
 
     def moments(self, shares: Array, block: slice) -> Moments:
-        """Return the moments of the components that rows are shared out to.
+        """Return the moments of the components, given responsibilities of rows.
 
         Parameters
         ----------
@@ -297,7 +297,7 @@ def fit_mixture(
 
 
 def _expect(rows: MixtureRows, mixture: JointMixture) -> tuple[Moments, float]:
-    """Moments of the components as the mixture shares rows out, and the rows' mean log density."""
+    """Return the moments of the components under a mixture, and the mean log density."""
     log_densities = rows.log_densities(mixture)
 
     def expect(block: slice) -> tuple[Moments, float]:
@@ -315,7 +315,7 @@ def _total(moments: Iterable[Moments]) -> Moments:
 
 
 def _share_out(terms: Array) -> tuple[Array, float]:
-    """How much of each row is each component's, and the sum of the rows' log densities."""
+    """Return the responsibilities of components for rows, and the sum of the log densities."""
     largest = terms.max(axis=1, keepdims=True)
     shares: Array = np.exp(np.subtract(terms, largest, out=terms), out=terms)
     total = shares.sum(axis=1, keepdims=True)
@@ -324,7 +324,7 @@ def _share_out(terms: Array) -> tuple[Array, float]:
 
 
 def _maximise(moments: Moments, rows: int, prior: float) -> JointMixture:
-    """The mixture that makes rows with these moments most likely."""
+    """Return the mixture of highest likelihood, given the moments of its components."""
     counts, sums, products = moments
     columns = sums.shape[1]
     counts = counts + 1e-9
@@ -341,10 +341,10 @@ def _maximise(moments: Moments, rows: int, prior: float) -> JointMixture:
 
 
 def central_rows(x: Array, share: float) -> NDArray[np.bool_]:
-    """Return which rows remain without the share that one Gaussian finds least likely.
+    """Mark all rows but the share that is least likely under a single Gaussian.
 
-    Outliers that stand together would earn a component of their own; a single Gaussian has none to
-    give, and fitted again to the rows that remain it no longer leans towards them.
+    A mixture would use a component for a cluster of outliers. A single Gaussian cannot, and once it is
+    fitted again to the remaining rows the outliers no longer influence it.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Drawing rows: feature by feature, each from its own one-dimensional conditional.
+"""Sampling of rows, column by column from one-dimensional conditionals.
 
 *exact*: accept a draw y of the proposal with probability w(y); see `aem.conditionals.batch` for why the
 relative form makes this exact. A conditional needs 1/Z draws on average.
@@ -42,7 +42,7 @@ BUSY = {"cuda": 2**17}  # points per round, at least: fewer leave the device idl
 
 @dataclass(frozen=True)
 class Drawing:
-    """How values are drawn from conditionals.
+    """The method that draws values from conditionals.
 
     Parameters
     ----------
@@ -63,11 +63,11 @@ class Drawing:
 
     @property
     def nodes(self) -> int:
-        """How many nodes a value takes at a time."""
+        """The number of nodes per value."""
         return self.proposals if self.method == "resample" else 1
 
     def __call__(self, conditionals: Conditionals) -> Float[Tensor, " B"]:
-        """One draw of each conditional."""
+        """Draw one value of each conditional."""
         if self.method == "resample":
             return by_resampling(conditionals, self.proposals)
         return SAMPLERS[self.method](conditionals)
@@ -105,7 +105,7 @@ def draw_block(
     context: Float[Tensor, "B Q"] | None,
     draw: Callable[[int, Conditionals], Float[Tensor, " B"]],
 ) -> Float[Tensor, "B D"]:
-    """Draw standardised rows column by column, each given those before.
+    """Draw standardised rows column by column, each given the columns before.
 
     Parameters
     ----------
@@ -130,9 +130,9 @@ def draw_block(
 def drawn_in_blocks(
     draw: Callable[[slice], Drawn], rows: int, device: torch.device, nodes: int = 1
 ) -> Iterator[Drawn]:
-    """Yield what `draw` makes of each block of so many rows, each from a random stream of its own.
+    """Draw rows in blocks, each from a random stream of its own, and yield the blocks.
 
-    How rows are cut into blocks and what their streams are depends on no number of threads.
+    Blocks and streams do not depend on the number of threads.
 
     Parameters
     ----------
@@ -203,7 +203,7 @@ def by_resampling(conditionals: Conditionals, proposals: int = RESAMPLED) -> Flo
 
 
 def by_rejection(conditionals: Conditionals) -> Float[Tensor, " B"]:
-    """Propose until accepted; exact, because the relative form has w ≤ 1.
+    """Draw by rejection sampling, which is exact because relative energies have w ≤ 1.
 
     Parameters
     ----------
@@ -253,9 +253,9 @@ def by_inversion(conditionals: Conditionals) -> Float[Tensor, " B"]:
 
 
 class KeptPanels:
-    """Blocks of rows whose panels fit into memory together: a few at first, then as those before say.
+    """Blocks of rows whose panels fit into memory, sized by the blocks before.
 
-    How many panels a CDF takes is known only afterwards: ten for a smooth energy, ten thousand for
+    The number of panels of a CDF is known only afterwards: ten for a smooth energy, ten thousand for
     a comb.
 
     Parameters
@@ -279,13 +279,13 @@ class KeptPanels:
         self.start, self.size = 0, min(self.FEW, self.most)
 
     def next(self) -> slice:
-        """Return the rows that come next."""
+        """Return the next block of rows."""
         block = slice(self.start, self.start + self.size)
         self.start, self.size = block.stop, min(2 * self.size, self.most)
         return block
 
     def seen(self, cdf: PanelCDF, rows: int) -> None:
-        """Choose the size of the next block by what this one has taken.
+        """Choose the size of the next block from the number of panels of this one.
 
         Parameters
         ----------

@@ -1,8 +1,8 @@
-"""What a network reads of a scalar: the value itself and sines and cosines of it.
+"""Fourier features: a value with sines and cosines of its multiples, as input of a network.
 
-A network of a few layers sees a scalar through one linear map, and learns high frequencies last.
-Fourier features hand them over. Their frequencies come from the data, column by column: the highest
-one decides the finest structure a conditional can have.
+A small network learns high frequencies of a scalar input slowly, and Fourier features provide them.
+The frequencies are chosen from the data for each column. The highest one decides the finest
+structure that a conditional can have.
 """
 
 import math
@@ -62,7 +62,7 @@ class FourierFeatures(nn.Module):
 
     @property
     def width(self) -> int:
-        """E, how many numbers stand for one value."""
+        """E, the number of features per value."""
         return 1 + 2 * self.frequencies.shape[1]
 
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D E"]:

@@ -55,7 +55,7 @@ class ResMADE(MADE):
         return ResidualBlock(first, second, self.activation, self.dropout)
 
     def residual_blocks(self) -> list[ResidualBlock]:
-        """Return the blocks under their own type."""
+        """Return the blocks with their type."""
         return [block for block in self.blocks if isinstance(block, ResidualBlock)]
 
     def forward(

@@ -121,19 +121,19 @@ class NormalScores(TableTransform):
         return self._with(y, 0.5 * (low + high) + beyond)
 
     def _with(self, rows: Tensor, column: Tensor) -> Tensor:
-        """Rows with another column in place of this one's."""
+        """Return rows with new values in the column."""
         columns = list(rows.unbind(-1))
         columns[self.column] = column
         return torch.stack(columns, -1)
 
     @cached_property
     def _coefficients(self) -> Array:
-        """[4, P − 1] of the cubics between neighbouring points, the highest power first."""
+        """Coefficients [4, P − 1] of the cubics between neighbouring points, highest power first."""
         coefficients: Array = PchipInterpolator(self.values, self.scores).c
         return coefficients
 
     def _polynomial(self, x: Tensor, *, slope: bool = False) -> Tensor:
-        """The cubics at values, clamped to the outermost points; or their slopes."""
+        """Evaluate the cubics or their derivatives at values, clamped to the outermost points."""
         points = _points(self.values, x)
         x = x.clamp(self.values[0], self.values[-1]).contiguous()
         piece = (torch.searchsorted(points, x, right=True) - 1).clamp(0, len(self.values) - 2)

@@ -14,7 +14,7 @@ PARTS = 16  # that sums over all nodes are taken in
 
 
 def wide_forward(call: EnergyOperands, saved: Tensor, seed: Tensor) -> Tensor:
-    """f at all nodes; what the matrices read goes to `saved`, if that has room."""
+    """Compute f at all nodes; `saved` receives the inputs of the matrices, if it has room."""
     x, frequencies, memory, tanh = call.x, call.frequencies, call.blocks, call.tanh
     (_, whole, hidden), m, kind = saved.shape, x.numel(), saved.dtype
     layers = memory.half.view(-1, hidden * hidden + hidden)
@@ -48,7 +48,7 @@ def wide_forward(call: EnergyOperands, saved: Tensor, seed: Tensor) -> Tensor:
 def wide_backward(
     saved: Tensor, slopes: Tensor, memory: Memory, dropout: float, tanh: bool
 ) -> Tensor:
-    """From the slopes behind all blocks to those below them; gradients go to the blocks' memory."""
+    """Compute the gradient before all blocks from that behind them, and those of the weights."""
     layers, _, hidden = saved.shape
     matrices = memory.half.view(layers - 1, -1)
     nowhere = torch.zeros(hidden, dtype=torch.int32, device=saved.device)  # degrees: nothing masked
