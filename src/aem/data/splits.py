@@ -1,4 +1,4 @@
-"""What every table loader returns: three splits with the same columns."""
+"""Training, validation and test rows of a data set, as its loader returns them."""
 
 from dataclasses import dataclass
 from typing import Self, TypeAlias

@@ -1,7 +1,7 @@
-"""What an evaluation has computed, kept in files: a second run goes on, or has nothing to do.
+"""Evaluations that can be continued: scores are kept in files, and a second run computes the rest.
 
-Each file carries a fingerprint of everything its numbers depend on. A file with another one is
-somebody else's, and is written anew.
+Each file has a fingerprint of everything that its scores depend on. A file with another fingerprint
+is overwritten.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ def digest_of_rows(rows: NDArray[np.floating]) -> str:
 def remember(
     path: Path, fingerprint: Fingerprint, compute: Callable[[], dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return a small result from its file, or compute it and write it there.
+    """Return a result from its file, or compute and store it.
 
     Parameters
     ----------
@@ -76,10 +76,10 @@ def accumulate(
     report: Report,
     what: str,
 ) -> Columns:
-    """Score rows block by block until all are done or time is up; at least one block is.
+    """Score rows block by block until the last one or the time limit, but at least one block.
 
-    Blocks always begin at multiples of `block`, so that what is drawn at random for one does not
-    depend on where a run was stopped.
+    Blocks always begin at multiples of `block`, so that their random numbers do not depend on where
+    a run was stopped.
 
     Parameters
     ----------
@@ -94,14 +94,13 @@ def accumulate(
     block
         how many rows are scored at a time.
     grows
-        whether a block may grow as long as there is time between two reports: where nothing is
-        drawn.
+        whether blocks may grow, to have fewer reports; only for scores without random numbers.
     seconds
-        after how long to stop; zero for never.
+        time limit; zero for none.
     report
         called as `report(what, done, total)` while the work goes on.
     what
-        what the report calls it.
+        name of the task in reports.
     """
     parts = _read(path, fingerprint)
     done = len(next(iter(parts[0].values()))) if parts else 0

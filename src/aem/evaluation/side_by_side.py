@@ -1,9 +1,9 @@
-"""One table scored in every way the library knows, side by side.
+"""Several scores of the same rows, side by side, with a test of the quadrature's error.
 
-The quadrature does not only state an error, it is put to the test: everything is computed again,
-starting from equal panels that already hold twice the nodes it had used, at a quarter of the
-tolerance, until the mean moves by less than a tenth of the error it had claimed. Equal panels look
-where the adaptive rule saw nothing to look for. The last figure is reported, and how far it moved.
+The quadrature is repeated with twice the nodes, in panels of equal length, and a quarter of the
+tolerance, until the mean changes by less than a tenth of its stated error. Panels of equal length
+also cover regions where the adaptive rule saw nothing to refine. The last mean is reported with the
+change.
 """
 
 import math
@@ -74,7 +74,7 @@ class Estimate:
 
 @runtime_checkable
 class Density(Protocol):
-    """A protocol for what is scored side by side; `aem.tables.scores.TableScores` follows it."""
+    """The protocol of densities that can be evaluated, such as `aem.tables.scores.TableScores`."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -154,7 +154,7 @@ class Density(Protocol):
 
 @dataclass(frozen=True)
 class Summary:
-    """The mean of N log densities, and what a mean hides; all in nats.
+    """The mean of N log densities with its standard error, the median and the worst row, in nats.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ def summarise(values: Float[Tensor, " B"], labels: NDArray[np.int64] | None = No
 
 @dataclass(frozen=True)
 class Settled:
-    """Log densities by quadrature after refinement, and how they behaved.
+    """Log densities by quadrature after refinement, and how much refinement changed them.
 
     Parameters
     ----------
@@ -250,7 +250,7 @@ class Settled:
     unmet: NDArray[np.int64]
 
     def record(self) -> dict[str, Any]:
-        """How they behaved, as results hold it."""
+        """Return the changes by refinement, for result files."""
         return {
             "held_still": self.held_still,
             "moved": self.moved,
@@ -263,7 +263,7 @@ class Settled:
 
 
 def _score(density: Density, x: Tensor, settings: Quadrature, report: Report, what: str) -> Exact:
-    """Score all rows, some at a time so that there is progress to see."""
+    """Score rows in blocks, to report progress."""
     block = 128 * get_threads() if x.device.type == "cpu" else 4096
     parts = []
     for some in ranges(len(x), block):
@@ -282,7 +282,7 @@ def settle(
     settings: Quadrature | None = None,
     report: Report = silent,
 ) -> Settled:
-    """Score by quadrature, refining until the mean holds still (or four times in vain).
+    """Score by quadrature, refined until the mean no longer changes, or four times.
 
     Parameters
     ----------
@@ -487,7 +487,7 @@ def _table(density: Density, values: ArrayLike, what: str) -> NDArray[np.float64
 def _set_aside(
     table: NDArray[np.float64], seed: int
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """A tenth of the rows, chosen at random, and the numbers of the others."""
+    """Return a random tenth of the rows, and the numbers of the other rows."""
     if len(table) < SET_ASIDE:
         raise AemError(
             f"{len(table)} rows are too few to set some aside for AEM-KDE;"

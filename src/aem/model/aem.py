@@ -275,10 +275,10 @@ class AEM(nn.Module):
         return self.interpret(self.arnn(past, context), past)
 
     def snap(self, z: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
-        """Return standardised rows as networks read them: discrete columns at the value they stand for.
+        """Move values of discrete columns to the middle of their cells, as the networks read them.
 
-        A discrete column's density is spread over cells one step wide; where in its cell a value
-        lies must tell nothing about the columns after it.
+        Dequantisation spreads values over cells, and the position in a cell must not carry
+        information to later columns.
 
         Parameters
         ----------

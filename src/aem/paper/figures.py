@@ -1,4 +1,4 @@
-"""Every figure of the paper for which there is data, from files under results/."""
+"""The figures of the paper, drawn from files under results/ as far as these exist."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from aem.paper.table1 import build
 
 @dataclass(frozen=True)
 class PaperFigure:
-    """A figure (or table) of the paper: the files it is made from, and how to make those.
+    """A figure or table of the paper, with the files that it needs and the commands that make them.
 
     Parameters
     ----------

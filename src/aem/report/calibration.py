@@ -1,7 +1,7 @@
-"""PIT values: where in its own conditional distribution does each value lie?
+"""The calibration panel: PIT values, the positions of values in their conditional distributions.
 
-If the model is right they are uniform. A discrete value owns an interval of them, the probability of
-its cell; one point of it is drawn at random, which is uniform again.
+They are uniform if the model is right. A discrete value has an interval of them, the probability of
+its cell, of which a random point is taken; these points are uniform again.
 """
 
 import math
@@ -29,7 +29,7 @@ DOUBT = 0.01  # chance that a model that is right has any column called wrong
 def pit_values(table: TableModel, x: Array, rng: np.random.Generator, report: Report) -> Array:
     """Return F(x_d | x_<d) for every row and column.
 
-    A discrete value owns an interval of them, of which a random point is returned.
+    For a discrete value it is a random point of the interval of its cell.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def pit_values(table: TableModel, x: Array, rng: np.random.Generator, report: Re
 def _randomised(
     conditional: Conditional, column: Discrete, x: Array, rng: np.random.Generator
 ) -> Array:
-    """A point drawn from the interval of probability that belongs to each value."""
+    """Return a random point of the probability interval of each discrete value."""
     half = column.step / 2
     centre = column.centre(x)
     ends = [
@@ -92,7 +92,7 @@ def _randomised(
 
 
 def calibration_record(u: Array) -> dict[str, Any]:
-    """Describe PIT values by column: histograms, what chance allows them, and which columns are off.
+    """Describe PIT values by column: histograms with the range of chance, and a test of uniformity.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def calibration_record(u: Array) -> dict[str, Any]:
 
 
 def _shape(u: Array) -> str:
-    """What the departure from uniform means, in words."""
+    """Say in words how the values differ from the uniform distribution."""
     sure = 3 / math.sqrt(12 * len(u))
     if u.mean() > 0.5 + sure:
         return "values lie higher than the model expects"

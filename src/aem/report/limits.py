@@ -1,4 +1,4 @@
-"""How much of a table a report looks at: enough to see, little enough to wait for."""
+"""How many rows each part of a report uses, to limit its computing time."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ PICTURED = 60_000  # numbers of each of data and samples
 
 @dataclass(frozen=True)
 class Limits:
-    """How many rows each part of a report looks at.
+    """How many rows each part of a report uses.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class Limits:
 
     @classmethod
     def for_table(cls, rows: int, columns: int, scored: int | None = None) -> "Limits":
-        """Choose what suits a table: enough to see, little enough to wait for.
+        """Choose the numbers of rows for a table.
 
         Parameters
         ----------

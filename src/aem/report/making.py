@@ -1,4 +1,4 @@
-"""How the model and the report were made, as tables of names and values."""
+"""The panel on how the model and the report were made."""
 
 import platform
 from pathlib import Path

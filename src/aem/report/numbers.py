@@ -1,4 +1,4 @@
-"""Numbers as the page holds them: short, finite, and points packed into text."""
+"""Numbers in the page: rounded, finite, and points packed as text."""
 
 import base64
 import math
@@ -16,7 +16,7 @@ REACH = 8  # but nothing further from the middle half than so many times its wid
 
 
 def short(value: float, digits: int = 6) -> float | None:
-    """Return a number with as many digits as a reader can use; None if it is not finite.
+    """Round a number to a few significant digits; None if it is not finite.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ def short(value: float, digits: int = 6) -> float | None:
 
 
 def shorts(values: Iterable[float], digits: int = 6) -> list[float | None]:
-    """Return numbers with as many digits as a reader can use.
+    """Round numbers to a few significant digits.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def shorts(values: Iterable[float], digits: int = 6) -> list[float | None]:
 
 
 def shown_range(*columns: Array) -> tuple[float, float]:
-    """Return the axis for one column in data and samples: all values but those far from the rest.
+    """Return the range of an axis for data and samples, without values far from the rest.
 
     Parameters
     ----------

@@ -78,7 +78,7 @@ def save_ensemble(ensemble: TableEnsemble, path: str | Path) -> None:
 
 
 def load_table(path: str | Path, device: str | torch.device = "cpu") -> TableModel | TableEnsemble:
-    """Read whatever model of a table a file holds.
+    """Read a model of a table or an ensemble.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def load_table(path: str | Path, device: str | torch.device = "cpu") -> TableMod
 
 
 def load_single(path: str | Path, device: str | torch.device = "cpu") -> TableModel:
-    """Read the one model in a file; an ensemble is refused.
+    """Read the single model in a file; an ensemble is refused.
 
     Parameters
     ----------

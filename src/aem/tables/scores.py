@@ -41,7 +41,7 @@ class MemberConfigs:
 
 @dataclass(frozen=True)
 class TableScores:
-    """Scores a table in four ways, in its own units and in float64; a `Density` to evaluate.
+    """The four scores of a table in its units, in float64, as `evaluate` needs them.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ class TableScores:
     def quadrature_by_row(
         self, x: Float[Tensor, "B D"], settings: Quadrature
     ) -> dict[str, Float[Tensor, " B"]]:
-        """Return all that the quadrature knows of each row, NaN for rows that have no density.
+        """Return the details of the quadrature by row, NaN for rows without a density.
 
         Parameters
         ----------

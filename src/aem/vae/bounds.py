@@ -23,7 +23,7 @@ DECODED = {"cpu": 512, "cuda": 16_384}  # latents decoded together
 
 @runtime_checkable
 class Autoencoder(Protocol):
-    """A protocol for encoder and decoder together: all that the bounds ask of them."""
+    """The protocol of encoder and decoder that the bounds need."""
 
     def encode(self, x: Tensor, /) -> GaussianPosterior:
         """Return q(z | x) of N images, or of whatever the encoder reads.
@@ -48,7 +48,7 @@ class Autoencoder(Protocol):
 
 @dataclass(frozen=True)
 class Draws:
-    """K latents of each of N images, with what does not depend on the prior.
+    """K latents of each of N images, with all terms that do not depend on the prior.
 
     Parameters
     ----------

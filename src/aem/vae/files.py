@@ -1,4 +1,4 @@
-"""The file of a prior: it belongs to the latents of one encoder, and no other."""
+"""The file of a prior, which belongs to the latents of one encoder."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +14,7 @@ from aem.model.files import content, load_model, model_information
 
 
 def digest(weights: Mapping[str, Tensor]) -> str:
-    """Return a short digest of weights: a prior belongs to the latents of one encoder, no other.
+    """Return a short digest of weights, which identifies the encoder of a prior.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ def digest(weights: Mapping[str, Tensor]) -> str:
 
 
 def save_prior(prior: AEM, network: nn.Module, path: str | Path, **about: Any) -> None:
-    """Save a prior with the fingerprint of the network it was fitted for.
+    """Save a prior with the digest of the encoder that it was fitted for.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def save_prior(prior: AEM, network: nn.Module, path: str | Path, **about: Any) -
 
 
 def load_prior(path: str | Path, network: nn.Module, device: str | torch.device = "cpu") -> AEM:
-    """Load the prior of a network; the prior of another is refused.
+    """Load the prior of an encoder; that of another encoder is refused.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Gaussian posteriors with a diagonal covariance: all that an encoder has to give."""
+"""Gaussian posteriors with a diagonal covariance, which encoders return."""
 
 from dataclasses import dataclass
 
@@ -74,5 +74,5 @@ class GaussianPosterior:
         return 0.5 * (self.mean.square() + self.scale.square() - 1) - self.scale.log()
 
     def detach(self) -> "GaussianPosterior":
-        """Return the same posterior as constants, through which no gradient flows."""
+        """Return the posterior without gradients."""
         return GaussianPosterior(self.mean.detach(), self.scale.detach())

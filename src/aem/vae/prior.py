@@ -68,7 +68,7 @@ def fit_prior(
 def draw_table(
     sampler: LatentSampler, draws: int, seed: int = 0, report: Report = silent
 ) -> NDArray[np.float32]:
-    """Draw latents several times and put them below each other, as a table to fit a prior to.
+    """Draw latents several times, as a table to fit a prior to.
 
     Parameters
     ----------

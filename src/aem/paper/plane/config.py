@@ -11,7 +11,7 @@ from aem.paper.presets import layered_settings
 
 @dataclass(frozen=True)
 class TaskConfig(Settings):
-    """Which data, and how many rows of it: synthetic tasks draw what they are asked for."""
+    """The task, and how many rows are drawn."""
 
     name: str = setting("spirals", "Name of the task.")
     image: str = setting(

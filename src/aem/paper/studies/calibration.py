@@ -56,7 +56,7 @@ class CalibrationStudy:
 
 @dataclass(frozen=True)
 class Spread:
-    """How N estimates with S samples lie around the truth.
+    """The errors of N estimates with S samples.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Calibration:
-    """All of the study for one model.
+    """The results of the study for one model.
 
     Parameters
     ----------
@@ -242,7 +242,7 @@ def calibrate(
 
 
 def quantiles(values: NDArray[np.floating]) -> dict[str, float]:
-    """Return the five numbers of a box and its whiskers (5 % and 95 %).
+    """Return the five quantiles of a box plot, with whiskers at 5 % and 95 %.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ SAMPLES, TRIALS = 20, 50
 
 @dataclass(frozen=True)
 class DimensionalityStudy:
-    """What the study varies and what it does not; the defaults are the paper's.
+    """The settings of the study; the defaults are those of the paper.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def weight_variance(dimension: int, scale: float = PROPOSAL_SCALE) -> float:
 
 
 def study(settings: DimensionalityStudy | None = None, seed: int = 0) -> list[Estimates]:
-    """Estimate log Z in each dimension, again and again.
+    """Estimate log Z repeatedly in each dimension.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ TABLES: Final = (*FULL_TABLES, *SMALL_TABLES)
 
 @dataclass(frozen=True)
 class TableTask(Settings):
-    """Which table, and how much of it."""
+    """The data set, and how many of its rows are used."""
 
     name: str = setting("power", "Name of the data set.")
     train_rows: int = setting(
@@ -43,7 +43,7 @@ class TableTask(Settings):
 
 @dataclass(frozen=True)
 class EnsembleConfig(Settings):
-    """How many models are averaged, and in how many column orders."""
+    """The number of models that are averaged, and their column orders."""
 
     members: int = setting(
         1,
@@ -123,7 +123,7 @@ class TableConfig:
 def table_experiment(
     task: str, preset: str, file: Path | None = None, assignments: Sequence[str] = ()
 ) -> TableConfig:
-    """Return the settings of a table's run: a preset, under a TOML file, under single settings.
+    """Return the settings of a run: a preset, overridden by a TOML file and by single settings.
 
     Parameters
     ----------

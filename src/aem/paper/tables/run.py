@@ -1,4 +1,4 @@
-"""One experiment on a table, from its settings to its metrics."""
+"""A run on a table of real data, from settings to metrics."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from aem.tables.ensemble import TableEnsemble, column_orders
 
 @dataclass(frozen=True)
 class TableRun:
-    """What a run on a table leaves behind.
+    """The results of a run on a table.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def run_table(
     quiet: bool = False,
     report: Report = silent,
 ) -> TableRun:
-    """Train what is not trained yet, evaluate, and write metrics.json; both go on after a kill.
+    """Train and evaluate, and write metrics.json; a stopped run continues where it was.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def train_members(
     evaluate_only: bool = False,
     quiet: bool = False,
 ) -> list[TrainedMember]:
-    """Train all members of a run; more than one are saved as an ensemble, too.
+    """Train all members of a run, and save several as an ensemble.
 
     Parameters
     ----------

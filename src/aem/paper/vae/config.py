@@ -70,7 +70,7 @@ class AugmentConfig(Settings):
 
 @dataclass(frozen=True)
 class StageConfig(Settings):
-    """How encoder and decoder are trained."""
+    """The settings of a training stage of encoder and decoder."""
 
     steps: int = setting(100_000, "Number of training steps.", at_least=0)
     batch_size: int = setting(256, "Images per step.", at_least=1)
@@ -129,7 +129,7 @@ class StageConfig(Settings):
 
 @dataclass(frozen=True)
 class PriorConfig(Settings):
-    """What the AEM is fitted to."""
+    """The latents that the AEM is fitted to."""
 
     draws: int = setting(
         100,

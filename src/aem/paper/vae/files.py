@@ -1,6 +1,6 @@
-"""The two files of a latent-variable model: encoder and decoder, and the prior that fits them.
+"""The file of encoder and decoder, and checkpoints of their training stages.
 
-A stage's checkpoint may stand for its result, finished or not: its best weights so far are read.
+A checkpoint can be used like a result, finished or not: its best weights so far are read.
 """
 
 from pathlib import Path
@@ -56,9 +56,9 @@ def load_vae(path: str | Path, device: str | torch.device = "cpu") -> Convolutio
 
 
 def load_stage(path: str | Path) -> LatentModel:
-    """What a stage left: what `save_vae` wrote, or a checkpoint, with the prior that it learns.
+    """Read what `save_vae` wrote, or a checkpoint, with the prior that the stage trains.
 
-    Of a checkpoint it is the best weights so far, or the average before any were validated.
+    Of a checkpoint the best weights so far are read, or the average before the first validation.
     """
     path = Path(path)
     tensors, metadata = read_tensors(path, "vae", "checkpoint")

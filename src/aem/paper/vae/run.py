@@ -44,7 +44,7 @@ JOINT_DRAWS = 4  # of every image, for the standardisation of a jointly trained 
 
 @dataclass(frozen=True)
 class VaeRun:
-    """What a run of the autoencoder leaves behind.
+    """The results of a run of the autoencoder.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class VaeRun:
 
 
 class Experiment:
-    """One run, stage after stage; each method returns what the next one needs.
+    """The stages of one run; each method returns what the next one needs.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ class Experiment:
         return vae
 
     def train(self, stage: str, model: LatentModel, images: Images, config: StageConfig) -> None:
-        """Train in a folder of the stage's name and remember how it went.
+        """Train a stage in its folder, and keep its training curve.
 
         Parameters
         ----------
@@ -207,7 +207,7 @@ class Experiment:
         load_prior(self.config.prior.file, vae)
 
     def check_section(self, section: str, stage: str) -> None:
-        """Refuse to go on with a stage of other data: its checkpoint knows its own settings only.
+        """Raise an error if a stage was begun with other data, which its checkpoint does not know.
 
         Parameters
         ----------
@@ -224,9 +224,9 @@ class Experiment:
         refuse_other(self.folder, read_toml(settings).get(section, {}), asked, f"{section}.")
 
     def joint(self, vae: ConvolutionalVae, images: Images) -> tuple[ConvolutionalVae, AEM]:
-        """Encoder, decoder and a proposal as their prior, trained together from stage one on.
+        """Train encoder, decoder and a proposal as their prior together, starting from stage one.
 
-        Or from a checkpoint of such a stage; or they are that checkpoint's.
+        If the settings name a checkpoint of such a stage, training continues from it, or it is used.
 
         Parameters
         ----------
@@ -320,7 +320,7 @@ class Experiment:
 
 
 def _is_finished(checkpoint: Path, steps: int) -> bool:
-    """Whether a stage was trained to its end."""
+    """Return whether a stage was trained to its last step."""
     if not checkpoint.exists():
         return False
     _, metadata = read_tensors(checkpoint, "checkpoint")
@@ -383,7 +383,7 @@ def run_vae(
 
 
 class Results:
-    """Metrics and table of a run, written after each score, for some take long and runs are stopped.
+    """Writes metrics and table of a run after each score, as some scores take long.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The file of an outlier detector: its density, the spread of its views, its threshold."""
+"""The file of an outlier detector: its density, the scale of its scores, its threshold."""
 
 import math
 from pathlib import Path

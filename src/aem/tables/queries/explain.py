@@ -1,13 +1,13 @@
-"""Why a row is unlikely: which columns, given those before them, and what would have been likely.
+"""Explanations: which columns make a row unlikely, given earlier columns, and what would be likely.
 
-The chain rule splits a row's log density into one term per column. How low a term is depends on the
-column's unit and on how much of it can be foretold, so a column is judged by its *surprise*: how many
-nats its term lies below what values there have on average, E[log p(X_d | x_<d)] − log p(x_d | x_<d).
+By the chain rule a row's log density is a sum of one term per column. A term depends on the column's
+unit and on how predictable the column is. A column is therefore judged by its *surprise*: how many
+nats its term lies below the average there, E[log p(X_d | x_<d)] − log p(x_d | x_<d).
 
-After a value that is odd by itself, a slip, nothing can be foretold: no row like this has been seen,
-and for the columns after it anything would seem likely. So an odd value is replaced by the likeliest
-one there, as far as the columns after it are concerned, if that makes those more likely. Where they
-agree with it, as all sizes of something large do, it stays. The terms are those of the row as it is.
+After an outlier in one column, predictions for later columns mean little, because the model has seen
+no such row. An outlying value is therefore replaced by the mode of its conditional as input for later
+columns, if this makes them more likely. If later columns agree with the value, as all sizes of
+something large do, it is kept. The terms are always those of the row as it is.
 """
 
 import math
@@ -33,7 +33,7 @@ ODD = 6.0  # nats of surprise: of a normal distribution, values 3.6 deviations o
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why B rows are as likely as they are, by their D columns.
+    """Explanations of B rows by their D columns.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class Explanation:
 
 
 def explain(table: TableModel, x: ArrayLike, report: Report = silent) -> Explanation:
-    """Explain every column of rows, given those that the model reads before it.
+    """Explain every column of rows, given the columns that the model reads before it.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def explain(table: TableModel, x: ArrayLike, report: Report = silent) -> Explana
 
 
 def _explain(table: TableModel, x: Array, report: Report) -> Explanation:
-    """Explain rows whose columns stand as the model reads them."""
+    """Explain rows whose columns are in the order of the model."""
     scores = table.score(x, report)
     columns = len(table.columns)
     surprise, median, context = np.empty_like(x), np.empty_like(x), x.copy()

@@ -33,7 +33,7 @@ VALIDATION_SEED = 1  # of the validation images' binarisation
 def validate(
     model: LatentModel, x: Float[Tensor, "V 1 28 28"], config: StageConfig
 ) -> dict[str, float]:
-    """What training maximises, the ELBO and the bound, with the same noise every time."""
+    """Return the objective, the ELBO and the bound of images, with the same noise every time."""
     generator = torch.Generator(x.device).manual_seed(0)
     draws = draw_posterior(model.vae, x, max(config.samples, VALIDATION_SAMPLES), generator)
     blocks = draws.z.split(512)
@@ -58,7 +58,7 @@ def train_stage(
     folder: Path | None = None,
     quiet: bool = False,
 ) -> TrainingState:
-    """Train in place and leave the best averaged weights in the model.
+    """Train a model in place, and leave the best averaged weights in it.
 
     With a folder the run writes checkpoints there and, started again with the same settings, goes on
     where it stopped; on a CPU it then ends with the same bits as a run that never stopped.
@@ -120,7 +120,7 @@ def train_stage(
 
 
 def _align(optimiser: torch.optim.Optimizer) -> None:
-    """Lay the moments out in memory as their parameters are, which fused Adam takes for granted."""
+    """Give the moments the memory layout of their parameters, which fused Adam requires."""
     for parameter, state in optimiser.state.items():
         for name, value in state.items():
             if isinstance(value, Tensor) and value.shape == parameter.shape:
