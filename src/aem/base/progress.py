@@ -38,7 +38,7 @@ def part_of(report: Report, part: int, parts: int) -> Report:
     Parameters
     ----------
     report
-        who is told in the end.
+        the callback that is called.
     part
         number of the part, from zero.
     parts
@@ -53,7 +53,7 @@ def counting(report: Report, what: str, total: int) -> Callable[[int], None]:
     Parameters
     ----------
     report
-        who is told in the end.
+        the callback that is called.
     what
         what is being done.
     total

@@ -26,17 +26,17 @@ from threadpoolctl import threadpool_limits
 from aem.errors import AemError
 
 VARIABLE = "AEM_THREADS"
-AHEAD = 2  # pieces of work per thread that are handed out before their turn
+AHEAD = 2  # tasks per thread that are submitted ahead
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _lock = threading.Lock()
-_here = threading.local()  # what a thread knows of itself
+_here = threading.local()  # the state of each thread
 _chosen: int | None = None
 _pools: dict[int, ThreadPoolExecutor] = {}
-_inside = 0  # computations that want PyTorch's operations on one thread each
-_usual = 1  # PyTorch's own number of threads while there are such
+_inside = 0  # number of contexts of `alone`
+_usual = 1  # PyTorch's number of threads outside of them
 
 
 def set_threads(threads: int | None) -> None:
@@ -151,7 +151,7 @@ def alone() -> Iterator[None]:
             _here.before = found
             torch.set_num_threads(1)
         if not _inside:
-            # A thread that left while others were inside has one since; what counts is what it had.
+            # A thread that left while others were inside still has one: use its earlier number.
             _usual = getattr(_here, "before", found)
         _inside += 1
     try:
@@ -220,7 +220,7 @@ def _by_pool(
                 waiting.append(pool.submit(work, item))
             yield waiting.popleft().result()
     finally:
-        # After an error or an interruption: nothing new is begun, what has begun is waited for.
+        # After an error or interruption, cancel waiting tasks and wait for running ones.
         for future in waiting:
             future.cancel()
         for future in waiting:

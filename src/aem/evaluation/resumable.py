@@ -25,7 +25,7 @@ Columns = dict[str, Tensor]  # numbers per row, float64, on the CPU
 Fingerprint = dict[str, Any]
 
 SECONDS_BETWEEN_WRITES = 10.0
-SECONDS_A_BLOCK = 0.5  # one that takes less may grow
+SECONDS_A_BLOCK = 0.5  # blocks that take less time may grow
 
 
 def digest_of_rows(rows: NDArray[np.floating]) -> str:
@@ -58,7 +58,7 @@ def remember(
         if kept["fingerprint"] == fingerprint:
             return dict(kept["result"])
     except (OSError, ValueError, KeyError, TypeError):
-        pass  # not there, or not ours: computing it again mends both
+        pass  # missing or of another evaluation: compute it again
     result = compute()
     write_json(path, {"fingerprint": fingerprint, "result": result})
     return result
@@ -109,7 +109,7 @@ def accumulate(
         began = time.monotonic()
         first = done if grows else done - done % block
         fresh = compute(rows[first : first + block], first)
-        # The last block of a smaller request was cut short: only its end is new.
+        # The last block of an earlier, smaller request was cut short: only the rest is new.
         parts.append({k: v[done - first :].double().cpu() for k, v in fresh.items()})
         done = first + len(next(iter(fresh.values())))
         report(what, done, len(rows))

@@ -27,10 +27,10 @@ from aem.evaluation.importance import ranges
 from aem.evaluation.kde import KDE
 from aem.evaluation.kde import SAMPLES as KDE_SAMPLES
 
-STILL = 0.1  # of the claimed error: moving less than this is holding still
+STILL = 0.1  # fraction of the stated error by which the mean may change
 MOST_REFINEMENTS = 4
-FIT_ROWS = 2000  # validation rows that fit the two numbers of AEM-KDE; more change nothing
-SET_ASIDE = 10  # one row in this many fits AEM-KDE where there are no validation data
+FIT_ROWS = 2000  # validation rows that AEM-KDE is fitted on; more hardly change its two parameters
+SET_ASIDE = 10  # without validation data one row in ten is used to fit AEM-KDE
 IMPORTANCE_SAMPLES = 1000
 
 

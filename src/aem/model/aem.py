@@ -26,7 +26,7 @@ from aem.nn.made import MADE
 from aem.nn.resmade import ResMADE
 from aem.nn.transformer import CausalTransformer
 
-FLAT = -40.0  # f of a relative energy that takes nothing from the proposal
+FLAT = -40.0  # value of f at which a relative energy leaves the proposal as it is
 
 
 class AEM(nn.Module):
@@ -128,7 +128,7 @@ class AEM(nn.Module):
             if config.spread_components:
                 bias[:, : self.head.size] += self.head.initial_bias()
             if self.head.silent:
-                # Exactly the initial proposal at first: nothing changed, and a flat energy.
+                # A new model equals its initial proposal: zero changes to it, and a constant energy.
                 self.arnn.silence(self.head.size)
                 bias[:, : self.head.size] = self.head.initial_bias()
                 self.energy.final.weight.zero_()
@@ -255,7 +255,7 @@ class AEM(nn.Module):
             )
         if not bool(context.isfinite().all()):
             raise AemError("the context has values that are not finite")
-        # Beyond what the networks can tell apart it makes no difference.
+        # The networks cannot distinguish values beyond this range.
         wide = (context.double() - self.context_shift) / self.context_scale
         return wide.clamp(-REACH, REACH).to(self.context_shift)
 
@@ -287,7 +287,7 @@ class AEM(nn.Module):
         """
         if not self.config.lattice:
             return z
-        # Never whitened, so that a column by itself can be put back and forth.
+        # Models with discrete columns are never whitened, so columns can be mapped one by one.
         shift, scale = self.standardisation.shift, self.standardisation.scale
         x = shift + scale * z
         value = self.origins + self.steps * ((x - self.origins) / self.steps).round()

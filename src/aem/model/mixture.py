@@ -28,15 +28,15 @@ Array = NDArray[np.float64]
 Moments = tuple[Array, Array, Array]  # counts, sums and sums of products
 LogDensities = Callable[[slice], Array]
 
-BLOCK = 2048  # rows that a thread treats together
+BLOCK = 2048  # rows per task of a thread
 WIDE_SHARE = 1e-4
-WIDE_SCALE = 10.0  # of the whole table's deviations
-SMALLEST_VARIANCE = 1e-6  # of standardised columns
-MOST_ROWS = 30_000  # more rows teach a mixture nothing
-MOST_PRODUCTS = 3e7  # numbers: 240 MB
+WIDE_SCALE = 10.0  # in standard deviations of the table
+SMALLEST_VARIANCE = 1e-6  # in units of standardised columns
+MOST_ROWS = 30_000  # used for fitting; more rows hardly change a mixture
+MOST_PRODUCTS = 3e7  # numbers kept in memory: 240 MB
 ITERATIONS = 80
 CONCENTRATIONS = 3
-SETTLED = 1e-4  # nats per row that an iteration must gain to go on
+SETTLED = 1e-4  # smallest gain of an iteration, in nats per row, before EM stops
 
 
 @dataclass(frozen=True)
@@ -331,7 +331,7 @@ def _maximise(moments: Moments, rows: int, prior: float) -> JointMixture:
     means = sums / counts[:, None]
     scatter = products - counts[:, None, None] * (means[:, :, None] * means[:, None, :])
     common = scatter.sum(0) / rows
-    # Few rows for many columns leave directions without any variance: lean on the columns' own.
+    # With few rows for many columns some directions have no variance: shrink towards the diagonal.
     lean = columns / (columns + rows)
     common = (1 - lean) * common + lean * np.diag(np.diag(common))
     covariances = (scatter + prior * common) / (counts + prior)[:, None, None]

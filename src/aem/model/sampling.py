@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 Drawn = TypeVar("Drawn")
 Sampler = Callable[[Conditionals], Float[Tensor, " B"]]  # one draw of each conditional
 
-# Rows drawn together bound memory and keep a thread, or a GPU, busy; with few blocks, threads would
-# not finish at the same time.
+# Rows per block: enough to keep a thread or a GPU busy, and few enough for memory. Several blocks per
+# thread let the threads finish at the same time.
 BLOCK = {"cpu": 2**13, "cuda": 2**14}
 FEWEST_ROWS, BLOCKS = 2**10, 4
 MOST_ROUNDS = 200
-MOST_TRIES = 64  # of a value per round
-BUSY = {"cuda": 2**17}  # points per round, at least: fewer leave the device idle
+MOST_TRIES = 64  # draws per value and round
+BUSY = {"cuda": 2**17}  # fewest points per round that keep the device busy
 
 
 @dataclass(frozen=True)
@@ -224,11 +224,11 @@ def by_rejection(conditionals: Conditionals) -> Float[Tensor, " B"]:
         y = proposal_draws(some, tries)
         accepted = uniforms(y.shape, y).log() < some.log_weight(y)
         hit = accepted.any(-1)
-        # The first accepted of several tries is a draw as good as if they had come one by one.
+        # Of several proposals at once the first accepted one is taken, as if they came one by one.
         first = accepted.to(torch.uint8).argmax(-1, keepdim=True)
         result[waiting[hit]] = y.gather(-1, first)[hit, 0]
         waiting = waiting[~hit]
-        # The fewer are left, the less likely they accept: give them more tries a round.
+        # The remaining rows have low acceptance rates and need more proposals per round.
         tries *= 2
     if len(waiting):
         result[waiting] = by_inversion(conditionals.select(waiting))

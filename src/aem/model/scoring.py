@@ -24,8 +24,8 @@ from aem.errors import AccuracyWarning, AemError
 if TYPE_CHECKING:
     from aem.model.aem import AEM
 
-# Rows a thread scores together: fewer would spend their time between products, with more of them the
-# threads would not finish at the same time.
+# Rows per task of a thread: with fewer the overhead dominates, with more the threads do not finish at
+# the same time.
 FEWEST_TOGETHER, MOST_TOGETHER = 64, 1024
 
 BlockResult = TypeVar("BlockResult")

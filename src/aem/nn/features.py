@@ -19,8 +19,8 @@ HISTOGRAM_BINS = 2**17
 # Under "no structure" N·|φ̂(ω)|² is exponential with mean one; among 2^16 frequencies a value above
 # 40 has probability 3e-13.
 SIGNIFICANT_POWER = 40.0
-# Networks read a value no further out than this many standard deviations. Nothing was learnt there,
-# and an input of 1e300 would only turn into inf − inf inside; the proposal still sees the true value.
+# Networks clamp values at this many standard deviations: there is nothing to learn beyond, and an input
+# of 1e300 would overflow inside. The proposal reads the value itself.
 REACH = 1e4
 
 
@@ -137,7 +137,7 @@ def strongest_line(z: NDArray[np.float64], above: float) -> float:
     power = np.abs(np.fft.rfft(counts)) ** 2 / len(z)
     spacing = 2 * math.pi / (high - low)
     omega = spacing * np.arange(len(power))
-    # The window's own edges leak like 1/ω; a line must stand out from its neighbourhood as well.
+    # The edges of the window leak like 1/ω, so a line must also exceed its neighbourhood.
     beyond = (omega > above) & (omega <= min(HIGHEST_FREQUENCY, omega[-1] / 4))
     if not beyond.any():
         return 0.0

@@ -15,8 +15,8 @@ from torch.nn import functional as F
 
 from aem.base.threads import alone
 
-FEW = 48  # rows, where there may be few, as of a table: a single one costs as much as these
-MANY = 240  # where there are many, as of nodes and panels
+FEW = 48  # rows per product for rows of a table; a single row costs as much
+MANY = 240  # rows per product for nodes and panels
 CACHE_LINE = 64  # bytes
 
 

@@ -20,9 +20,9 @@ from aem.nn.features import REACH, FourierFeatures, fourier_features
 from aem.nn.functions import gelu
 from aem.nn.rowwise import FEW, Linear, blockwise, linear, padded
 
-HEAD = 32  # numbers a head of attention compares
-WIDER = 4  # the inner layer of a block
-# Beside a value a token reads asinh(STEEPNESS · value): sizes of small values, too, make a difference.
+HEAD = 32  # width of an attention head
+WIDER = 4  # width of the feed-forward layer, as a multiple of the hidden width
+# A token also reads asinh(STEEPNESS · value), which resolves the size of small values.
 STEEPNESS = 4.0
 
 

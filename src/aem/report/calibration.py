@@ -21,8 +21,8 @@ from aem.tables.model import TOLERANCE, TableModel
 
 Array = NDArray[np.float64]
 
-NUMBERS = 2**21  # mixture parameters alive at a time
-DOUBT = 0.01  # chance that a model that is right has any column called wrong
+NUMBERS = 2**21  # mixture parameters in memory at a time
+DOUBT = 0.01  # probability that any column of a right model is called miscalibrated
 
 
 @torch.no_grad()
@@ -77,7 +77,7 @@ def _randomised(
     ]
     low, high, first, last = conditional.cdf(torch.tensor(np.stack(ends, -1))).cpu().numpy().T
     if column.bounded:
-        # All but ε belongs to the values seen, and ε is shared by both sides in proportion.
+        # 1 − ε belongs to the observed range, and ε to both sides in proportion.
         seen = column.within(x)
         below = column.beyond * first / (first + 1 - last).clip(min=1e-300)
         inside = (last - first).clip(min=1e-300)
@@ -111,7 +111,7 @@ def calibration_record(u: Array) -> dict[str, Any]:
                 "shares": shorts(counts / rows, 4),
                 "distance": short(float(test.statistic), 3),
                 "p": short(float(test.pvalue), 3),
-                # Many columns are looked at: what one in a hundred shows, one of them may well show.
+                # Corrected for the number of columns (Bonferroni).
                 "off": bool(test.pvalue * columns < DOUBT),
                 "shape": _shape(u[:, d]),
             }

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 from aem.errors import AemError
 
-SCREENED = 2_000_000  # conditionals, cheaply
-SCORED = 20_000  # conditionals, exactly
+SCREENED = 2_000_000  # conditionals that are estimated from a few nodes
+SCORED = 20_000  # conditionals that are integrated
 CALIBRATED = 6_000
 COUNTED = 2_000
-PICTURED = 60_000  # numbers of each of data and samples
+PICTURED = 60_000  # numbers in the scatter plots, of data and of samples
 
 
 @dataclass(frozen=True)

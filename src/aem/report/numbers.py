@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-LEVELS = 2**16 - 1  # of a packed coordinate; one more stands for "beyond the edges"
-INNER = (0.5, 99.5)  # percentiles that are shown
-MARGIN = 0.5  # of their distance, that far beyond them values are shown too
-REACH = 8  # but nothing further from the middle half than so many times its width
+LEVELS = 2**16 - 1  # levels of a packed coordinate; one further level means "outside the axis"
+INNER = (0.5, 99.5)  # percentiles that the axis covers
+MARGIN = 0.5  # fraction of their distance by which the axis is extended
+REACH = 8  # largest distance from the quartiles, in interquartile ranges
 
 
 def short(value: float, digits: int = 6) -> float | None:
@@ -70,7 +70,7 @@ def shown_range(*columns: Array) -> tuple[float, float]:
 def _inner(x: Array) -> tuple[float, float]:
     low, first, third, high = np.percentile(x, (INNER[0], 25, 75, INNER[1])).tolist()
     reach = REACH * (third - first)
-    # A column that mostly stands still has no middle half to go by.
+    # A column with mostly equal values has no interquartile range.
     return (max(low, first - reach), min(high, third + reach)) if reach > 0 else (low, high)
 
 

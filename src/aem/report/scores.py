@@ -18,9 +18,9 @@ from aem.tables.model import TOLERANCE, ColumnScores, TableModel
 
 Array = NDArray[np.float64]
 
-NODES = 32  # of an estimate
+NODES = 32  # nodes per conditional of an estimate
 BLOCK = 512
-CANDIDATES = 3  # as many rows are scored exactly as will be listed, times this
+CANDIDATES = 3  # rows that are scored exactly for each row that is listed
 
 
 @dataclass(frozen=True)

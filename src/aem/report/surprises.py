@@ -18,10 +18,10 @@ Array = NDArray[np.float64]
 RowColumn = tuple[int, int]  # row and column
 ConditionalPlot = dict[str, Any]
 
-BLAMED = 3  # columns per row
-POINTS = 61  # of a drawn conditional
-MOST_CELLS = 40  # values of a discrete column drawn one by one
-OUTER = (0.002, 0.998)  # quantiles a drawn conditional reaches from and to, and to the value
+BLAMED = 3  # columns that are shown per row
+POINTS = 61  # points of a plotted conditional
+MOST_CELLS = 40  # largest number of values of a discrete column that are plotted as bars
+OUTER = (0.002, 0.998)  # quantiles that a plot covers, besides the value of the row
 
 
 def surprises(
@@ -126,7 +126,7 @@ def _cells(
     level = conditional.cdf(torch.tensor(units.forward(edges))).cpu().numpy()
     mass = np.diff(level[:, :-2]).clip(min=0)
     if column.bounded:
-        # Shared out anew between the values seen and those beyond, as scores do.
+        # Corrected between observed values and those beyond, as in scores.
         inside = np.clip(level[:, -1:] - level[:, -2:-1], 1e-12, 1 - 1e-12)
         seen, beyond = (1 - column.beyond) / inside, column.beyond / (1 - inside)
         mass *= np.where(column.within(centres), seen, beyond)

@@ -33,19 +33,19 @@ from aem.nn.features import HIGHEST_FREQUENCY
 
 Array = NDArray[np.float64]
 
-REPEATED = 20  # rows a distinct value, on average, that make a column of any numbers discrete
-ROUNDED = 2  # the same where all values are multiples of a step, as rounded ones are
-SAME = 1e-9  # of the range of most rows: closer values differ by rounding alone
-MOST = (0.05, 0.95)  # quantiles they lie between: a single far value must not make others the same
-ON_GRID = 1e-3  # of a step: how exactly values must be multiples of it
-# A comb this fine compared with the deviation is beyond what a network can see.
+REPEATED = 20  # rows per distinct value from which a column of any numbers counts as discrete
+ROUNDED = 2  # the same for a column whose values are multiples of a step, as rounded ones are
+SAME = 1e-9  # fraction of the central range below which values differ by rounding only
+MOST = (0.05, 0.95)  # quantiles of the central range, which outliers do not affect
+ON_GRID = 1e-3  # largest deviation from a multiple of the step, as a fraction of the step
+# Smallest step in standard deviations; the networks cannot resolve a finer grid.
 FINEST = 2 * math.pi / HIGHEST_FREQUENCY
-# Panels of 15 nodes a cell is integrated with: one for so many radians of the highest frequency.
+# Radians of the highest frequency per panel of 15 nodes, where a cell is integrated.
 PHASE = 6.0
 FEWEST_PANELS, MOST_PANELS = 4, 64
 NODES_AT_A_TIME = {"cpu": 2**14, "cuda": 2**18}
 MOST_BOUNDED_CELLS = 32
-DIGITS = 13  # of a value that arithmetic leaves right
+DIGITS = 13  # significant digits of a value that arithmetic preserves
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ def _look_at(x: Array, name: str) -> Discrete | None:
     why = f"{distinct} distinct values in {len(x):,} rows"
     cells = math.floor(spread / step + 0.5) + 1
     if regular:
-        step = spread / (cells - 1)  # the whole range has more digits of it than a gap
+        step = spread / (cells - 1)  # the whole range determines it to more digits than a gap
     return Discrete(
         name, low, step, cells, beyond, why, () if regular else tuple(map(float, values))
     )

@@ -34,10 +34,10 @@ from aem.tables.discrete import Discrete, log_cell_density
 
 Array = NDArray[np.float64]
 
-TOLERANCE = 1e-2  # nats per row: far below what a row's score says about it
-BLOCK = 256  # rows scored together, between two reports
+TOLERANCE = 1e-2  # nats per row
+BLOCK = 256  # most rows per block, so that progress is reported often
 MOST_REDRAWS = 100
-GIVE_UP = 0.05  # a draw beyond the range may not exist: fewer and fewer insist on one
+GIVE_UP = 0.05  # probability per round of accepting a value within the range after all
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from aem.base.progress import Report, counting, silent
 from aem.vae.posterior import GaussianPosterior
 from aem.vae.priors import PriorScores
 
-DECODED = {"cpu": 512, "cuda": 16_384}  # latents decoded together
+DECODED = {"cpu": 512, "cuda": 16_384}  # latents that are decoded together
 
 
 @runtime_checkable

@@ -29,9 +29,10 @@ from aem.nn.rowwise import FEW, blockwise, padded
 
 Array = NDArray[np.float64]
 
-# The most a network may change a component: nats of its logit, its own deviations, nats of its scale.
+# Largest changes of a component by the network: of its logit in nats, of its mean in standard
+# deviations, and of the logarithm of its scale.
 MOST_LOGIT, MOST_SHIFT, MOST_STRETCH = 6.0, 4.0, 2.0
-WIDER = 2.0  # times as much shift and stretch without memory
+WIDER = 2.0  # factor of the last two without memory
 
 
 class AnchoredHead(Head):

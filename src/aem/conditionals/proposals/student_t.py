@@ -29,11 +29,11 @@ from aem.config import ModelConfig
 
 Array = NDArray[np.float64]
 
-DEGREE = 28  # of polynomials, at most: they err by 1e-13 for all degrees of freedom allowed
-NEGLIGIBLE = 1e-16  # of their Chebyshev coefficients
+DEGREE = 28  # largest degree of the polynomials, whose error is 1e-13
+NEGLIGIBLE = 1e-16  # Chebyshev coefficients below this are dropped
 NEWTON_STEPS = 2
 JACOBI_NODES = 20
-SETTLING = 60  # steps in which the second polynomial finds what it is to pass through
+SETTLING = 60  # steps of the iteration that fits the second polynomial
 
 
 class StudentT(Component):

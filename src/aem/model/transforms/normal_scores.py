@@ -23,15 +23,15 @@ from aem.model.transforms.base import TableTransform, require_finite
 
 Array = NDArray[np.float64]
 
-# Ratio of a column's standard deviation to the one its quartiles suggest, above which it is
-# transformed.
+# A column is transformed if its standard deviation exceeds the one suggested by its quartiles this
+# many times.
 HEAVY_TAILED = 8.0
-NORMAL_QUARTILES = 1.349  # deviations between the quartiles of a normal distribution
+NORMAL_QUARTILES = 1.349  # interquartile range of a normal distribution in standard deviations
 QUANTILES = 64
-OUTERMOST = (8, 16, 32, 64, 128)  # rows beyond further quantiles at both ends
-FEWEST = 16  # quantiles that differ: below, the column is all but discrete
+OUTERMOST = (8, 16, 32, 64, 128)  # further quantiles at both ends, by the number of rows beyond
+FEWEST = 16  # distinct quantiles; with fewer the column is almost discrete
 HALVINGS = 60
-FLATTEST = 1e-6  # of the mean slope
+FLATTEST = 1e-6  # smallest slope, as a fraction of the mean slope
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ from aem.nn.rowwise import linear
 
 Array = NDArray[np.float64]
 
-# Of unit variances: a column that others determine keeps a thousandth of its deviation.
+# In units of the variance: a column that others determine keeps a thousandth of its deviation.
 RIDGE = 1e-6
-# Rows per column: with fewer, what they have in common by chance would be subtracted, too.
+# Rows per column below which chance correlations would matter, and columns are not whitened.
 ENOUGH = 10
 
 

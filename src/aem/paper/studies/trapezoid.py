@@ -16,11 +16,11 @@ from aem.conditionals.batch import Conditionals
 from aem.conditionals.normalizer import nodes_within
 from aem.evaluation.importance import MEMORY, ranges
 
-FIGURES = 7
+FIGURES = 7  # significant digits of log Z
 FIRST_STEPS = 2**10
 MOST_STEPS = 2**22
-REACH = 1e-16  # proposal mass left out on either side
-WIDE = 10.0  # standard deviations: the literal energy may have mass where the proposal has none
+REACH = 1e-16  # probability of the proposal that is left out on each side
+WIDE = 10.0  # standard deviations, as literal energies may have mass far from the proposal
 
 
 @dataclass(frozen=True)

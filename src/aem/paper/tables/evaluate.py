@@ -28,11 +28,11 @@ from aem.paper.tables.config import TableScoring
 from aem.tables.model import TableModel
 from aem.tables.scores import TableScores
 
-MEMORY = {"cpu": 2**28, "cuda": 2**32}  # bytes a score may work with
-# Energies between two looks at the clock: about a second's worth.
+MEMORY = {"cpu": 2**28, "cuda": 2**32}  # bytes of memory for a score
+# Energies per block, between two checks of the time: about a second.
 ENERGIES = {"cpu": 2**20, "cuda": 2**25}
-QUADRATURE_NODES = 4000  # per conditional, for want of knowing; sharp energies need as many
-PROPOSAL_NODES = 16  # what the ARNN's pass costs, in energies per conditional
+QUADRATURE_NODES = 4000  # assumed nodes per conditional, as many as sharp energies need
+PROPOSAL_NODES = 16  # cost of the autoregressive network, in energies per conditional
 
 
 class Evaluator:

@@ -38,8 +38,8 @@ from aem.vae.files import digest, load_prior, save_prior
 from aem.vae.prior import STANDARDISED_ON, TRAIN_SEED, VALIDATION_SEED, LatentSampler, draw_table
 
 CHECKPOINT = "checkpoint.safetensors"
-SHOWN = 64  # images of the figure
-JOINT_DRAWS = 4  # of every image, for the standardisation of a jointly trained prior
+SHOWN = 64  # images in the figure
+JOINT_DRAWS = 4  # latents per image that a jointly trained prior is standardised on
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ class Experiment:
         if vae is None or not self.config.prior.file:
             return
         if (first.start if not joint.file else joint.start) or (joint.steps and not joint.file):
-            return  # to be trained on: what the prior belongs to is not known yet
+            return  # encoder and decoder will be trained further, so the prior cannot be checked yet
         load_prior(self.config.prior.file, vae)
 
     def check_section(self, section: str, stage: str) -> None:
@@ -305,7 +305,7 @@ class Experiment:
         else:
             prior = AEM(joint.config).to(self.device)
             prior.load_state_dict(joint.state_dict())
-        # A finished stage is only read back: one draw will do to say so.
+        # A finished stage is only read, and one draw per image is enough for that.
         draws = 1 if _is_finished(folder / CHECKPOINT, self.config.train.steps) else settings.draws
         rows = draw_table(
             sampler(images.train),

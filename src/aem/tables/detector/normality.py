@@ -18,9 +18,9 @@ from aem.tables.model import TableModel
 
 Array = NDArray[np.float64]
 
-BLUR = 1.0  # deviations
-MOST_ROWS = 1000  # that tell the spread of a view
-OUTER = (0.25, 0.5, 0.75)
+BLUR = 1.0  # standard deviations
+MOST_ROWS = 1000  # rows from which the spread of a score is computed
+OUTER = (0.25, 0.5, 0.75)  # quantiles
 
 
 @dataclass(frozen=True)

@@ -22,15 +22,15 @@ from aem.tables.fit.settings import FitSettings
 
 Array = NDArray[np.float64]
 
-# Rows left out for each that may be an outlier: ordinary rows in the tails look much like outliers to
-# a coarse model, so there is room for as many of those.
+# Rows left out per possible outlier. A coarse model confuses outliers with rows in the tails, so there
+# is room for as many of these.
 LEFT_OUT = 2.0
 MOST_LEFT_OUT = 0.4
-SMALLEST_SHARE = 2.0  # of a component of average size, in shares of outliers
-FEWEST_ROWS = 50  # below, none is left out
+SMALLEST_SHARE = 2.0  # average weight of a component, as a multiple of the share of outliers
+FEWEST_ROWS = 50  # no row of a smaller table is left out
 CONCENTRATIONS = 2
-CONCENTRATED_ROWS = 5000  # more do not find other outliers
-HARDLY_ANY = 0.05
+CONCENTRATED_ROWS = 5000  # rows of the coarse fits; more find the same outliers
+HARDLY_ANY = 0.05  # share of outliers from which no networks are trained
 
 
 @libraries_alone()

@@ -19,9 +19,9 @@ from aem.tables.model import TableModel
 
 Array = NDArray[np.float64]
 
-# Models of fewer rows score lower: with few rows, leave out few of them at a time.
+# Models of fewer rows score lower, so small tables have more folds.
 FEW_ROWS, MANY_FOLDS, FOLDS = 600, 10, 4
-MOST_ROWS = 1000  # of a kind: more would not move the threshold enough to wait for
+MOST_ROWS = 1000  # per group; more hardly change the threshold
 
 
 def scores_by_fold(rows: Array, kept: NDArray[np.bool_], fitted: TableModel) -> Array:

@@ -26,9 +26,9 @@ from aem.tables.model import ColumnScores, TableModel
 
 Array = NDArray[np.float64]
 
-MASS = 0.9  # of the region where a value would have been likely
+MASS = 0.9  # probability of the region of likely values
 NUMBERS_AT_A_TIME = 2**22
-ODD = 6.0  # nats of surprise: of a normal distribution, values 3.6 deviations out
+ODD = 6.0  # surprise of an outlier in nats; 3.6 standard deviations of a normal distribution
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Explanation:
     regions
         the 90 % highest-density region by row and column: a list of intervals (low, high).
     context
-        the rows with odd values replaced: what surprises, medians and regions go by [B, D].
+        the rows with outliers replaced, from which surprises, medians and regions follow [B, D].
     """
 
     scores: ColumnScores
@@ -122,7 +122,7 @@ def _explain(table: TableModel, x: Array, report: Report) -> Explanation:
             mended[np.arange(len(rows)), first] = found.modes()[again, first]
             terms = table.score(mended).log_density
             after = np.arange(columns) >= settled[:, None]
-            # Bounded, so that one more slip among them does not outvote the others.
+            # Bounded, so that a second outlier among the later columns does not decide.
             change = (terms - log_density[again]).clip(-ODD, ODD)
             gains = np.where(after, change, 0.0).sum(1) > 0
             context[rows[gains]] = mended[gains]
