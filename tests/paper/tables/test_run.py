@@ -20,7 +20,7 @@ from aem.model.transforms.offset import Offset
 from aem.paper.tables import members
 from aem.tables.ensemble import TableEnsemble, mixture_log_prob
 from aem.tables.files import load_table
-from aem.tables.fit import automatic
+from aem.tables.fit import plan
 from aem.tables.model import TableModel
 from aem.training.loop import fit
 from tests.support.running import run as command
@@ -273,7 +273,7 @@ def test_members_may_find_their_own_settings(
         splits, **{n: getattr(splits, n) ** 5 for n in ("train", "validation", "test")}
     )
     monkeypatch.setattr(registry, "load", lambda name: crowded)
-    monkeypatch.setattr(automatic, "FEWEST_ROWS_TO_TRAIN", 300)
+    monkeypatch.setattr(plan, "FEWEST_ROWS_TO_TRAIN", 300)
     out = tmp_path / "run"
     own = ("ensemble.automatic=true", "ensemble.members=2", "evaluate.kde_rows=0")
     assert run(monkeypatch, out, *own, flags="--quiet --evaluate-only") == 2
