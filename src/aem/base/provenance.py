@@ -20,7 +20,7 @@ def device_name(device: torch.device) -> str:
     Parameters
     ----------
     device
-        where the work was done.
+        the device that was used.
     """
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
@@ -45,7 +45,7 @@ def commit() -> str | None:
 def command_line() -> str:
     """Return the command line of this process in a form that works on other machines.
 
-    `python -m NAME` is told by its module, `aem` by its name wherever it is installed, and a script
+    `python -m NAME` is named by its module, `aem` by its name wherever it is installed, and a script
     by the path that was typed, or by its file name if that was an absolute path.
     """
     program, *arguments = sys.argv
@@ -71,9 +71,9 @@ def provenance(config: Any, seed: int, device: torch.device) -> dict[str, Any]:
     config
         the settings, a dataclass.
     seed
-        of the run.
+        seed of the run.
     device
-        where it ran.
+        the device of the run.
     """
     return {
         "command": command_line(),

@@ -24,9 +24,9 @@ def drawing_from(seed: int, device: str | torch.device = "cpu") -> Iterator[None
     Parameters
     ----------
     seed
-        of the stream.
+        seed of the generator.
     device
-        where it draws; streams of other devices are left alone.
+        device of the generator; those of other devices are not changed.
     """
     before = getattr(_here, "generator", None)
     _here.generator = torch.Generator(device).manual_seed(seed)
@@ -43,9 +43,9 @@ def seeded(seed: int | None, device: torch.device) -> Iterator[None]:
     Parameters
     ----------
     seed
-        of the stream; None leaves it alone.
+        the seed; None changes nothing.
     device
-        whose stream is meant besides the CPU's.
+        device whose generator is seeded, besides that of the CPU.
     """
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices, enabled=seed is not None):
@@ -84,7 +84,7 @@ def uniforms(shape: Sequence[int], like: Tensor) -> Float[Tensor, "..."]:
     Parameters
     ----------
     shape
-        of the result.
+        shape of the result.
     like
         a tensor of the type and device that they will have.
     """
@@ -102,7 +102,7 @@ def some_rows(rows: NDArray[np.float64], most: int, seed: int = 0) -> NDArray[np
     most
         how many rows are drawn, at most.
     seed
-        of the draw.
+        seed of the draw.
     """
     if len(rows) <= most:
         return rows

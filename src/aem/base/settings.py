@@ -96,15 +96,15 @@ def setting(
     Parameters
     ----------
     default
-        its value where nobody sets it; a tuple, or a dataclass of settings, as it is.
+        its default value.
     help
-        what it is for: a phrase that the reference, the command line and errors may show.
+        its purpose, as the reference and the command line show it.
     at_least, above, at_most, below
         the range of a number, or of each number of a tuple.
     choices
         the names it may be, where a `Literal` cannot list them.
     earlier
-        what files have that are older than the setting, where that is not its default.
+        the value in files that are older than the setting, if not its default.
     """
     limits = (at_least, above, at_most, below)
     allowed = None if limits == (None,) * 4 else Range(*limits)
@@ -121,7 +121,7 @@ def help_of(cls: type[Any], name: str) -> str:
     cls
         a dataclass of settings.
     name
-        of the setting.
+        name of the setting.
     """
     field = next(field for field in dataclasses.fields(cls) if field.name == name)
     return str(field.metadata["help"])
@@ -282,9 +282,9 @@ def refuse_other(
     place
         file or folder of that run, for the message.
     found
-        its settings.
+        settings of that run.
     wanted
-        the settings of this run; others of `found` do not matter.
+        settings of this run; further ones of `found` are ignored.
     section
         what stands before each key in the message, such as "train.".
     """

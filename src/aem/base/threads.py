@@ -59,7 +59,7 @@ def set_threads(threads: int | None) -> None:
 def get_threads() -> int:
     """Return how many threads compute.
 
-    Unless told otherwise, as many as PyTorch would use (`torch.set_num_threads`), but no more than
+    By default as many as PyTorch would use (`torch.set_num_threads`), but no more than
     the processors this process may run on and the share of them that its container has.
     """
     if _chosen is not None:
@@ -184,7 +184,7 @@ def spread(
     items
         may be endless: only a few are taken ahead.
     device
-        where the work is done: only a CPU's is shared between threads.
+        device of the computation; only work on a CPU is distributed.
     """
     if device != "cpu":
         yield from map(function, items)

@@ -72,7 +72,7 @@ def load(name: str) -> Any:
     Parameters
     ----------
     name
-        of the command, a key of the table above.
+        name of the command, a key of the table above.
     """
     from aem.cli.threads import give_threads
 

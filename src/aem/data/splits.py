@@ -21,7 +21,7 @@ class TableSplits:
     Parameters
     ----------
     name
-        of the data set.
+        name of the data set.
     train
         rows to train on [B, D].
     validation
@@ -69,7 +69,7 @@ class TableSplits:
         Parameters
         ----------
         name
-            of the data set.
+            name of the data set.
         splits
             training, validation and test rows.
         columns

@@ -35,7 +35,7 @@ class PlaneTask(ABC):
         n
             how many rows.
         seed
-            of the draws.
+            seed of the draws.
         """
         return self._draw(n, np.random.default_rng(seed))
 

@@ -84,7 +84,7 @@ def random_uniforms(
     stratified
         whether node s lies in the s-th stratum.
     generator
-        where the random numbers come from; its device is theirs.
+        generator of the random numbers; its device is theirs.
     dtype
         floating-point type of the uniforms.
     """
@@ -130,7 +130,7 @@ def estimate_log_z(
     stratified
         whether they are drawn one from each of S strata, or independently.
     generator
-        where the random numbers come from.
+        generator of the random numbers.
     memory
         bytes that may be held at a time.
     """
@@ -226,7 +226,7 @@ def importance_scores(
     stratified
         whether they are drawn one from each of S strata, or independently as in the paper.
     seed
-        of the draws.
+        seed of the draws.
     memory
         bytes that may be held at a time; together with the seed it decides the draws.
     report

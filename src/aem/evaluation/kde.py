@@ -57,7 +57,7 @@ class KDE:
     stratified
         whether the kernels' uniforms lie one in each of S strata, or are independent.
     seed
-        of those uniforms, which all rows share.
+        seed of those uniforms, which all rows share.
     """
 
     bandwidth: float
@@ -153,7 +153,7 @@ def log_components(
     stratified
         whether the kernels' uniforms lie one in each of S strata, or are independent.
     seed
-        of those uniforms, which all rows share.
+        seed of those uniforms, which all rows share.
     memory
         bytes that may be held at a time.
     report
@@ -260,7 +260,7 @@ def fit_kde(
     samples
         S, kernels per conditional.
     seed
-        of those uniforms, which all rows share.
+        seed of those uniforms, which all rows share.
     memory
         bytes that may be held at a time.
     report

@@ -65,7 +65,7 @@ class Estimate:
     log_prob
         the estimate for each row.
     bias
-        by about how much it is too high on average.
+        approximately how much too high it is on average.
     """
 
     log_prob: Float[Tensor, " B"]
@@ -118,7 +118,7 @@ class Density(Protocol):
         samples
             draws per conditional.
         seed
-            of the draws.
+            seed of the draws.
         report
             called as `report(what, done, total)` while the work goes on.
         """
@@ -133,7 +133,7 @@ class Density(Protocol):
         samples
             kernels per conditional.
         seed
-            of the kernels' places.
+            seed of the positions of the kernels.
         report
             called as `report(what, done, total)` while the work goes on.
         """
@@ -353,7 +353,7 @@ class SideBySide:
     importance_samples
         draws per conditional that it took.
     importance_bias
-        by about how much its mean is too high.
+        approximately how much too high its mean is.
     importance_noise
         two standard errors of its mean that come from the draws.
     kde
@@ -421,7 +421,7 @@ def evaluate(
     tolerance
         largest error of a row's log density by quadrature, in nats; 1e-3 without one.
     seed
-        of everything drawn at random.
+        seed of all random numbers.
     report
         called as `report(what, done, total)` while the work goes on.
     """

@@ -79,7 +79,7 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> AEM:
     path
         a file that `save_model`, `aem fit` or `aem reproduce` wrote.
     device
-        where the model will be.
+        device of the model.
     """
     path = Path(path)
     tensors, metadata = read_tensors(path, *OF_A_TABLE)
@@ -110,7 +110,7 @@ def read_model(
     columns
         names of the columns as the model reads them.
     device
-        where the model will be.
+        device of the model.
     """
     config = as_mapping(as_mapping(entry, "model")["config"], "config")
     model = AEM(_read_config(config), columns=columns)

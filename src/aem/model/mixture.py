@@ -197,7 +197,7 @@ class MixtureRows:
         count
             the number of clusters.
         seed
-            of k-means; results are kept by count and seed.
+            seed of k-means; results are kept by count and seed.
         """
         if (count, seed) not in self._starts:
             found = KMeans(count, n_init=1, random_state=seed).fit_predict(self.z)
@@ -276,7 +276,7 @@ def fit_mixture(
     prior
         how many rows the covariance that components share counts for in each: more shrinks harder.
     seed
-        of the clusters that the fit starts from.
+        seed of the clusters that the fit starts from.
     iterations
         most iterations; the fit stops earlier once it has settled.
     """

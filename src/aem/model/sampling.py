@@ -265,7 +265,7 @@ class KeptPanels:
     rows
         how many rows there are.
     settings
-        says how much memory there is.
+        settings of the quadrature, of which the memory counts.
     device
         where the panels are.
     """

@@ -395,7 +395,7 @@ def block_by_block(
     context
         the context of each row, or None.
     settings
-        says how much memory there is.
+        settings of the quadrature, of which the memory counts.
     most
         the most rows of a block.
     """

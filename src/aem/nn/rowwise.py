@@ -155,7 +155,7 @@ def products(blocks: Tensor, weight: Tensor, out: Tensor | None = None) -> Tenso
     weight
         W [O, I].
     out
-        where the result [B, block, O] is to be written; new memory without it.
+        memory for the result [B, block, O]; allocated without it.
     """
     if weight.shape[1] == 1:  # no sums, and much faster so
         return torch.mul(blocks, weight[:, 0], out=out)

@@ -67,7 +67,7 @@ def build(
     limits
         how many rows each part looks at; what suits the table without any.
     seed
-        of all that is drawn at random.
+        seed of all random numbers.
     report
         called as `report(what, done, total)` while the work goes on.
     """

@@ -38,7 +38,7 @@ def pit_values(table: TableModel, x: Array, rng: np.random.Generator, report: Re
     x
         rows in the units of the table [B, D].
     rng
-        where the random points come from.
+        generator of the random points.
     report
         called as `report(what, done, total)` while the work goes on.
     """

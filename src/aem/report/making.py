@@ -51,7 +51,7 @@ def making_record(
     limits
         how many rows each part of the report looked at.
     seed
-        of the draws.
+        seed of the draws.
     """
     about = table.about
     network = about.get("network") or {}

@@ -145,7 +145,7 @@ def normaliser_record(
     found
         what `score_table` returned for the rows.
     limits
-        says for how many rows nodes are counted.
+        numbers of rows, such as those whose nodes are counted.
     """
     error = found.scores.error
     some = table.read(x[found.typical[: limits.counted]])

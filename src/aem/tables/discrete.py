@@ -276,7 +276,7 @@ def dequantise(
     discrete
         the discrete ones among them.
     rng
-        where the draws come from.
+        generator of the draws.
     """
     x = x.copy()
     for column in discrete:

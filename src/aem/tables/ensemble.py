@@ -39,7 +39,7 @@ def column_orders(features: int, members: int, seed: int) -> list[tuple[int, ...
     members
         how many orders.
     seed
-        of the random ones.
+        seed of the random ones.
     """
     orders = [tuple(range(features))]
     for place in range(1, members):

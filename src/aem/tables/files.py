@@ -85,7 +85,7 @@ def load_table(path: str | Path, device: str | torch.device = "cpu") -> TableMod
     path
         a file that a command or `save` wrote.
     device
-        where the models will be.
+        device of the models.
     """
     return _read(Path(path), (*OF_A_TABLE, ENSEMBLE), device)
 
@@ -98,7 +98,7 @@ def load_single(path: str | Path, device: str | torch.device = "cpu") -> TableMo
     path
         a file of a model, a detector or a prior.
     device
-        where the model will be.
+        device of the model.
     """
     table = _read(Path(path), OF_A_TABLE, device)
     assert isinstance(table, TableModel)

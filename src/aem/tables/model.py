@@ -480,7 +480,7 @@ class TableModel:
             a file of a model, a detector or a prior; `aem.tables.files.load_table` reads ensembles,
             too.
         device
-            where the model will be.
+            device of the model.
         """
         from aem.tables.files import load_single
 

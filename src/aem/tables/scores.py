@@ -180,7 +180,7 @@ class TableScores:
         samples
             S, draws of the proposal per conditional.
         seed
-            of the draws.
+            seed of the draws.
         report
             called as `report(what, done, total)` while the work goes on.
         """
@@ -216,7 +216,7 @@ class TableScores:
         samples
             S, kernels per conditional.
         seed
-            of the kernels' places.
+            seed of the positions of the kernels.
         report
             called as `report(what, done, total)` while the work goes on.
         """

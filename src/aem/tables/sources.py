@@ -66,7 +66,7 @@ def find_rows(
     rows
         how many to draw, or to take at random.
     seed
-        of what is drawn.
+        seed of all random numbers.
     drop, ignore
         columns of a file to leave out, as in `aem.tables.reading.read_rows`.
     """

@@ -92,8 +92,8 @@ def fit(
     The weights kept are those with the highest validation log density, also where the run is
     interrupted. Where all steps are warm-up the proposal is trained alone, and no energy is evaluated.
 
-    With a folder the run writes checkpoints there and, started again with the same settings, goes on
-    where it stopped; on a CPU it then ends with the same bits as a run that never stopped.
+    With a folder the run writes checkpoints, and a run with the same settings continues from them. On a
+    CPU it ends with the same bits as an uninterrupted run.
 
     Parameters
     ----------
@@ -110,10 +110,10 @@ def fit(
     validation_context
         the context of each validation row.
     log_volume
-        where the rows are what a map made of others, mean log |det| of that map: it is added to all
-        scores, which are then in the units of the others.
+        mean log |det| of a transform that the rows have been through. It is added to all scores,
+        which are then in the units before the transform.
     folder
-        where checkpoints and TensorBoard's files go; none are written without one.
+        folder for checkpoints and TensorBoard's files; none are written without one.
     quiet
         whether to show no progress.
     stage

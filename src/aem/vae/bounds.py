@@ -114,7 +114,7 @@ def draw_posterior(
     samples
         K, the number of latents of each image.
     generator
-        where the random numbers come from; PyTorch's own stream without one.
+        random generator; that of PyTorch without one.
     report
         called as `report(what, done, total)` while the work goes on.
     """

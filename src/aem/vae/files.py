@@ -59,7 +59,7 @@ def load_prior(path: str | Path, network: nn.Module, device: str | torch.device 
     network
         the VAE, or the encoder, that the prior was fitted for.
     device
-        where the prior will be.
+        device of the prior.
     """
     prior = load_model(path, device)
     expected, found = digest(network.state_dict()), model_information(path).get("encoder")

@@ -34,7 +34,7 @@ class GaussianPosterior:
         samples
             K, the number of draws.
         generator
-            where the random numbers come from; PyTorch's own stream without one.
+            random generator; that of PyTorch without one.
         """
         n, latents = self.mean.shape
         noise = torch.randn(

@@ -55,7 +55,7 @@ def fit_prior(
     draws
         how many latents of each training item the prior is fitted to.
     folder
-        where checkpoints go; none are written without one.
+        folder for checkpoints; none are written without one.
     quiet
         whether to show no progress.
     """

@@ -123,7 +123,7 @@ def importance_prior(model: AEM, samples: int, *, seed: int = 0, memory: int = M
     samples
         S, draws of the proposal per conditional.
     seed
-        of the draws.
+        seed of the draws.
     memory
         bytes that may be held at a time.
     """

@@ -21,7 +21,7 @@ class Laplace(Component):
     variance = 2.0
 
     def exponent(self, z: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
-        """Return |z|."""
+        """Return |z|, the distance from zero."""
         return z.abs()
 
     def cdf(self, z: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:

@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 
 # In units of the variance: a column that others determine keeps a thousandth of its deviation.
 RIDGE = 1e-6
-# Rows per column below which chance correlations would matter, and columns are not whitened.
+# Fewest rows per column; with fewer, chance correlations would be subtracted as well.
 ENOUGH = 10
 
 

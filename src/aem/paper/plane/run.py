@@ -40,7 +40,7 @@ class PlaneRun:
     metrics
         what metrics.json holds.
     folder
-        where everything was written.
+        folder with all files of the run.
     """
 
     model: AEM
@@ -60,7 +60,7 @@ def run_plane(
     preset
         the name that the results are recorded under.
     folder
-        where they are written; a run that was stopped there goes on.
+        folder of the run; a stopped run in it is continued.
     quiet
         whether to show no progress.
     """

@@ -90,7 +90,7 @@ def study(settings: DimensionalityStudy | None = None, seed: int = 0) -> list[Es
     settings
         what is varied; the paper's values without any.
     seed
-        of the draws.
+        seed of the draws.
     """
     settings = settings or DimensionalityStudy()
     rng = np.random.default_rng(seed)

@@ -69,7 +69,7 @@ def train_member(
     splits
         the table, in its own order of columns.
     folder
-        where checkpoints and the model go; without one no trace is left.
+        folder for checkpoints and the model; without one no files are written.
     evaluate_only
         whether to train nothing and read what there is.
     quiet

@@ -29,7 +29,7 @@ class TableRun:
     metrics
         what metrics.json holds.
     folder
-        where everything was written.
+        folder with all files of the run.
     """
 
     members: tuple[TrainedMember, ...]
@@ -72,7 +72,7 @@ def run_table(
     preset
         the name that the results are recorded under.
     folder
-        where they are written; a run that was stopped there goes on.
+        folder of the run; a stopped run in it is continued.
     evaluate_only
         whether to train nothing and score what there is.
     quiet

@@ -45,7 +45,7 @@ def load_vae(path: str | Path, device: str | torch.device = "cpu") -> Convolutio
     path
         what `save_vae` or `aem reproduce vae` wrote.
     device
-        where the network will be.
+        device of the network.
     """
     path = Path(path)
     tensors, metadata = read_tensors(path, "vae")

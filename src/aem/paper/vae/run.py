@@ -55,7 +55,7 @@ class VaeRun:
     metrics
         what metrics.json holds.
     folder
-        where everything was written.
+        folder with all files of the run.
     """
 
     vae: ConvolutionalVae
@@ -72,7 +72,7 @@ class Experiment:
     config
         all settings of the run.
     folder
-        where everything is written; a stage that was stopped there goes on.
+        folder of the run; stopped stages in it are continued.
     quiet
         whether to show no progress.
     report
@@ -344,7 +344,7 @@ def run_vae(
     preset
         the name that the results are recorded under.
     folder
-        where they are written; a run that was stopped there goes on.
+        folder of the run; a stopped run in it is continued.
     quiet
         whether to show no progress of the training.
     report

@@ -51,7 +51,7 @@ def load_detector(
     path
         what `save_detector` wrote.
     device
-        where the model will be.
+        device of the model.
 
     Returns
     -------

@@ -56,7 +56,7 @@ def fit_robustly(
     settings
         what the caller has set of the fit.
     seed
-        of all that is drawn at random.
+        seed of all random numbers.
     device
         "auto", "cpu" or "cuda", for the networks.
 

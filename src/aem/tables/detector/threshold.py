@@ -85,7 +85,7 @@ def quantile(scores: Array, weights: Array, share: float) -> float:
     scores
         scores of rows [M].
     weights
-        how often each counts [M].
+        their weights [M].
     share
         the share, between 0 and 1.
     """
