@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
+from aem.base.names import as_names
 from aem.errors import AemError
 
 Tensors = dict[str, Tensor]
@@ -69,7 +70,7 @@ def _renamed(name: str, among: Mapping[str, Tensor]) -> str:
 
 def _model_from_1(metadata: Metadata) -> Metadata:
     about = dict(metadata.get("about") or {})
-    names = _names(metadata)
+    names = as_names(metadata["columns"], "columns")
     discrete = {entry["column"]: entry for entry in about.pop("discrete", [])}
     offsets = about.pop("offsets", {})
     unknown = [name for name in (*discrete, *offsets) if name not in names]
@@ -90,13 +91,6 @@ def _model_from_1(metadata: Metadata) -> Metadata:
     }
 
 
-def _names(metadata: Metadata) -> list[str]:
-    names = metadata["columns"]
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise AemError("'columns' is not a list of names")
-    return names
-
-
 def _column(name: str, discrete: Mapping[str, Any] | None) -> Metadata:
     if discrete is None:
         return {"name": name, "kind": "number"}
@@ -112,7 +106,7 @@ def _normal_scores(lens: Mapping[str, Any], names: list[str]) -> Metadata:
 
 
 def _ensemble_from_1(metadata: Metadata) -> Metadata:
-    names = _names(metadata)
+    names = as_names(metadata["columns"], "columns")
     members = []
     for entry in metadata["members"]:
         order = entry["order"]

@@ -1,6 +1,7 @@
 """Names of columns: how they are matched with those of a model, and quoted in messages."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from aem.errors import AemError
 
@@ -18,6 +19,21 @@ def unnamed(features: int) -> list[str]:
         D, the number of columns.
     """
     return [f"x{i + 1}" for i in range(features)]
+
+
+def as_names(values: Any, name: str) -> list[str]:
+    """Check that a value from a file is a list of names, and return it.
+
+    Parameters
+    ----------
+    values
+        what the file holds.
+    name
+        how the message calls it.
+    """
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise AemError(f"'{name}' is not a list of names")
+    return values
 
 
 def places(names: Sequence[str], wanted: Sequence[str], what: str = "the data") -> list[int]:

@@ -15,6 +15,7 @@ from aem.base.files import (
     read_tensors,
     write_tensors,
 )
+from aem.base.names import as_names
 from aem.errors import AemError
 from aem.model.files import NUMBER, OF_A_TABLE, model_entry, read_columns, read_model
 from aem.model.transforms.records import from_records, to_records
@@ -112,7 +113,7 @@ def _read(
     with blaming_file(path, metadata["kind"]):
         entries = read_columns(metadata["columns"])
         about = as_mapping(metadata.get("about") or {}, "about")
-        left_out = _names(metadata.get(LEFT_OUT, []))
+        left_out = as_names(metadata.get(LEFT_OUT, []), LEFT_OUT)
         if metadata["kind"] != ENSEMBLE:
             return _read_member(metadata, tensors, entries, left_out, about, device)
         members = []
@@ -120,12 +121,6 @@ def _read(
             member, own = as_mapping(entry, "members"), part_of_file(tensors, str(place))
             members.append(_read_member(member, own, entries, left_out, {}, device))
         return TableEnsemble(members, about)
-
-
-def _names(values: Any) -> list[str]:
-    if not isinstance(values, list) or not all(isinstance(name, str) for name in values):
-        raise AemError(f"'{LEFT_OUT}' is not a list of names")
-    return values
 
 
 def _columns(table: TableModel | TableEnsemble) -> list[dict[str, Any]]:
