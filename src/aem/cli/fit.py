@@ -129,7 +129,7 @@ def sentences(table: TableModel, out: Path, seconds: float) -> list[str]:
     ]
     if about["copies"]:
         lines.append(
-            f"{about['copies']:,} rows are copies of others: none of them judges the model."
+            f"{about['copies']:,} rows are copies of others, and none of them is a validation row."
         )
     lines.append(_network(about))
     lines.append(f"Next: aem score {out} DATA --explain, or aem sample {out} -n 1000.")

@@ -218,15 +218,16 @@ class Settled:
     error
         its estimated error.
     held_still
-        whether the last refinement moved the mean by less than a tenth of the error claimed.
+        whether the quadrature has converged: the last refinement changed the mean by less than a
+        tenth of the error stated before.
     moved
-        how far it moved the mean, in nats.
+        by how much it changed the mean, in nats.
     claimed
-        mean error claimed before it.
+        mean error stated before it.
     worst_move
-        how far it moved a single row at most.
+        by how much it changed a single row at most.
     rows_beyond_error
-        how many rows it moved by more than the error they had claimed.
+        how many rows it changed by more than their stated error.
     nodes
         evaluations per conditional, before and after it.
     refinements

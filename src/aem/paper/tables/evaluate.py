@@ -70,7 +70,7 @@ class Evaluator:
         self.model_digest = self.scores.digest()
 
     def record(self) -> dict[str, Any]:
-        """Score both splits, and say whether the quadrature held still."""
+        """Score both splits, and say whether the quadrature has converged."""
         started = time.monotonic()
         validation = self._split("validation", self.splits.validation)
         test = self._split("test", self.splits.test)
