@@ -9,7 +9,7 @@ the data. With stratified nodes the data point replaces the node in its own stra
 has one point per stratum, one of which is the data, and the same argument holds with less variance.
 (With the data as an additional node it would not: the set would show which stratum has two points.)
 
-No gradient reaches the proposal: nodes and log q are constants (paper, section 3.2).
+Nothing here sends a gradient into the proposal: nodes and log q are constants (paper, section 3.2).
 """
 
 import math
