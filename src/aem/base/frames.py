@@ -139,7 +139,7 @@ def _has_nan(series: Any) -> bool:
 
 
 def _example(series: Any) -> str:
-    """Return the first value that is not a number, often a stray word in a numeric column."""
+    """Where the trouble starts: usually one stray word in a column of numbers."""
     for row, value in enumerate(series):
         if value is not None and not is_number(str(value)):
             return f"row {row} holds '{value}'; "

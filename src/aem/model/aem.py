@@ -26,7 +26,7 @@ from aem.nn.made import MADE
 from aem.nn.resmade import ResMADE
 from aem.nn.transformer import CausalTransformer
 
-FLAT = -40.0  # value of f at which a relative energy leaves the proposal as it is
+FLAT = -40.0  # f of a relative energy that takes nothing from the proposal
 
 
 class AEM(nn.Module):

@@ -23,7 +23,7 @@ KINDS = (*TEXTS, ".parquet", ".npy", *(text + packed for text in TEXTS for packe
 
 @dataclass(frozen=True)
 class RawTable:
-    """The content of a file: its columns by position, and their names if it has any.
+    """What a file holds: its columns by position, and their names where it has any.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def named_rows(
     drop: Sequence[str] = (),
     ignore: Sequence[str] = (),
 ) -> NamedRows:
-    """Return the rows of a file or stream, or say which part cannot be used.
+    """Return the rows of what a file or a stream holds, or say what cannot be used.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def _check_readable(path: Path) -> None:
 
 
 def read_raw(path: Path, known: Sequence[str] = ()) -> RawTable:
-    """Read a file of any known kind, or say in one sentence why it cannot be read.
+    """Read what a file holds, whatever it is, or say in one sentence why it cannot be read.
 
     A first line of numbers is a row, unless it has names of columns that are known.
 
@@ -221,7 +221,7 @@ def _are_names(numbers: Sequence[str], known: Sequence[str]) -> bool:
 
 
 def _refuse_doubtful(first: Sequence[str], columns: list[pa.ChunkedArray], path: Path) -> None:
-    """Refuse a first line of consecutive numbers, such as years, above rows with fractions."""
+    """Refuse a first line that counts, as years do, above rows with fractions: it is hardly a row."""
     if len(first) < 3 or not all(map(str.isdecimal, first)):
         return
     start, end = int(first[0]), int(first[-1])
