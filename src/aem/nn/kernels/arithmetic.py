@@ -79,10 +79,10 @@ def row_hash(rows, seed):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def kept(a, hashed, multipliers, threshold):  # type: ignore[no-untyped-def]
-    """What a hash of (row, column, layer) keeps of `a`.
+    """Set dropped entries of `a` to zero, by a hash of (row, column, layer).
 
-    Rows are hashed and columns have their `multipliers`; per entry remains one product, whose upper
-    bits are as good as independent for different columns (multiplicative hashing).
+    Rows are hashed, columns have their `multipliers`, and an entry takes one product, whose upper bits
+    are practically independent for different columns (multiplicative hashing).
     """
     lucky = hashed[:, None] * multipliers.to(tl.uint32)[None, :] >= threshold.to(tl.uint32)
     return tl.where(lucky, a, 0.0)
