@@ -3,7 +3,7 @@
 The metadata of a file has these keys: `columns` (names, and what kind of column each
 is), `transforms` (from the columns of the table to those a model reads), `model` (its settings; its
 weights are the tensors), `left_out` (columns of the data that took no part in the fit; not in every
-file) and `about`, which tells how it came about and decides nothing.
+file) and `about`, information on how the model was made, which affects nothing.
 """
 
 from collections import Counter

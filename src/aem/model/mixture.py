@@ -1,11 +1,11 @@
 """Gaussian mixtures of all columns, fitted by expectation maximisation.
 
-It is where the proposals of an automatic fit start (`aem.conditionals.proposals.anchored`): on a
-small table it is hard to beat, and what a network adds to it can be judged on held-out rows.
+The proposals of an automatic fit start from such a mixture (`aem.conditionals.proposals.anchored`). On
+a small table it is hard to improve, and held-out rows show whether a network improves it.
 
-Covariances are shrunk towards the one the components share: with few rows a component keeps the
-common shape, with many it has its own. A last, wide component holds a small fixed share, so that no
-row, however far out, is impossible.
+Covariances are shrunk towards the average covariance of the components: with few rows a component has
+this shape, with many rows its own. A last, wide component has a small fixed weight, so that no row has
+a density of zero.
 """
 
 import math

@@ -1,11 +1,11 @@
 """Sampling of rows, column by column from one-dimensional conditionals.
 
-*exact*: accept a draw y of the proposal with probability w(y); see `aem.conditionals.batch` for why the
-relative form makes this exact. A conditional needs 1/Z draws on average.
-*inverse*: a uniform through the inverse of the conditional's CDF; exact to the quadrature's tolerance
-in every form of the energy, and what is left where acceptance is hopeless.
-*resample*: the paper's, one of N proposal draws in proportion to its weight; exact as N → ∞.
-*proposal*: the proposal itself.
+*exact*: rejection sampling, which accepts a draw y of the proposal with probability w(y). It is exact
+for relative energies (see `aem.conditionals.batch`), and takes 1/Z draws on average.
+*inverse*: inversion of the conditional's CDF, exact to the quadrature's tolerance for all energies. It
+is also used where acceptance rates are too low.
+*resample*: as in the paper, one of N proposal draws in proportion to its weight; exact as N → ∞.
+*proposal*: draws of the proposal itself.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,7 +1,7 @@
 """ResMADE: a MADE whose hidden layers are residual blocks (paper, appendix A).
 
-Its hidden layers all have the same degrees, so that what a block computes can be added to what it
-reads without a unit seeing more than before. Wherever a MADE stands, a ResMADE can.
+All its hidden layers have the same degrees. The output of a block can therefore be added to its input
+without new dependences between units. A ResMADE can replace a MADE everywhere.
 """
 
 import torch

@@ -1,6 +1,6 @@
 """The four scores of a table's rows: by quadrature, importance sampling, AEM-KDE and the proposal.
 
-For one model of a table as for an ensemble, whose members are scored one after the other and mixed.
+An ensemble is scored member by member, and the densities are averaged.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,9 @@
 """Normal-scores transform for heavy-tailed columns.
 
-Where a long tail makes a column wide, most of its rows may lie within a tenth of a deviation; to a
-mixture or a network all of them are one spike. The transform maps values to about the normal scores
-of their ranks: a monotone cubic through some quantiles, straight beyond the outermost.
+A long tail makes the standard deviation of a column large. Most rows may then lie within a tenth of it,
+and look like a single spike to mixtures and networks. The transform maps values approximately to the
+normal scores of their ranks, by a monotone cubic interpolation of quantiles that is linear beyond the
+outermost ones.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,9 @@
 """Whitening: each column minus its regression on earlier columns, which makes columns uncorrelated.
 
-x_d less its linear regression on x_<d, in deviations of what is left. The map is triangular and, in
-x_d, a shift and a scale: conditionals remain conditionals, and volumes change by a constant. To a
-network the columns of a picture or a spectrum are nearly the same number again and again; it would
-first have to learn to subtract them.
+The residuals of x_d are divided by their standard deviation. The transform is triangular, and for given
+x_<d a shift and a scale of x_d, so conditionals remain conditionals and volumes change by a constant.
+The columns of a picture or a spectrum are nearly equal to each other, and without whitening a network
+would first have to learn to subtract them.
 """
 
 import numpy as np

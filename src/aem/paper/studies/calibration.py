@@ -1,12 +1,12 @@
-"""Section 5.2: how close does importance sampling come to log Z, with how many samples?
+"""Section 5.2 of the paper: the error of importance sampling of log Z, by the number of samples.
 
-1,000 conditionals of held-out rows, a dimension drawn at random for each (never the first: its
-conditional is the same for every row), their log Z by a rule that shares nothing with the
-estimators (`aem.paper.studies.trapezoid`), and estimates with S samples, iid as in the paper and
-stratified.
+1,000 conditionals are drawn from held-out rows, each of a random dimension but the first, whose
+conditional is the same for every row. Their log Z is computed by a rule that shares nothing with the
+estimators (`aem.paper.studies.trapezoid`), and estimated with S samples, independent as in the paper
+and stratified.
 
-The paper plots the relative error (log Ẑ − log Z) / |log Z|. Where log Z is near zero that says
-nothing, so the plain difference in nats stands beside it.
+The paper plots the relative error (log Ẑ − log Z) / |log Z|. It has no meaning where log Z is near zero,
+so the difference in nats is shown as well.
 """
 
 import math

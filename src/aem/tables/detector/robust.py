@@ -1,10 +1,10 @@
 """A fit to central rows, so that outliers do not influence the density.
 
-The rows furthest out are left out of the fit: at first those that a single Gaussian finds furthest,
-because it has no component to give to outliers that stand together, then those odd to the mixture
-fitted to the rest, and again, as robust covariances are found by concentrating on half of the rows.
-For the same reason no component may be so small that outliers alone could fill it, and networks,
-which adapt to whatever rows there are, are trained only if there are hardly any outliers.
+The most outlying rows take no part in the fit. They are first determined by a single Gaussian, which
+has no component to give to a cluster of outliers, and then twice by a mixture fitted to the rows that
+remain, like the concentration steps of robust covariance estimation. For the same reason components
+have a smallest weight, above the share of outliers, and networks, which adapt to all rows, are trained
+only if there are hardly any outliers.
 """
 
 from collections.abc import Sequence
