@@ -5,8 +5,8 @@ conditional is the same for every row. Their log Z is computed by a rule that sh
 estimators (`aem.paper.studies.trapezoid`), and estimated with S samples, independent as in the paper
 and stratified.
 
-The paper plots the relative error (log Ẑ − log Z) / |log Z|. It has no meaning where log Z is near zero,
-so the difference in nats is shown as well.
+The paper plots the relative error (log Ẑ − log Z) / |log Z|. It has no meaning where log Z is near
+zero, so the difference in nats is shown as well.
 """
 
 import math
