@@ -30,8 +30,8 @@ from aem.nn.masks import MaskedLinear, hidden_degrees
 from aem.training.batches import Batches
 from aem.training.checkpoint import TrainingState
 from aem.training.display import Reporter
-from aem.training.run import TrainingRun, Validation, all_finite
 from aem.training.steps import EagerStep, captured_on_gpu
+from aem.training.trainer import Trainer, Validation, all_finite
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def train(model: MixtureMade, rows: Tensor, validation: Tensor, study: Study) ->
 
     progress = TrainingState()
     with Reporter(plan.steps) as reporter:
-        TrainingRun(
+        Trainer(
             plan,
             captured_on_gpu(MadeStep(model, rows, study), rows.device),
             Batches(len(rows), study.batch_size, study.seed, rows.device),
@@ -138,7 +138,7 @@ def train(model: MixtureMade, rows: Tensor, validation: Tensor, study: Study) ->
             reporter=reporter,
             checkpoint=None,
             advice="try a smaller learning rate",
-        ).go_on(progress)
+        ).train(progress)
     model.load_state_dict(progress.best_weights)
     return progress
 

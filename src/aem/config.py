@@ -1,6 +1,7 @@
-"""Configuration is data: frozen dataclasses, read from TOML and written next to every run.
+"""The settings of models and of their training, as frozen dataclasses.
 
-Each setting is declared once, with its range and what it is for.
+Each setting is declared once, with its default, its range and its purpose. Settings are read from
+TOML files and written next to every run.
 """
 
 from dataclasses import dataclass
@@ -9,9 +10,9 @@ from typing import Any, ClassVar, Literal
 from aem.base.settings import Settings, setting
 from aem.errors import AemError
 
-# Of the networks (`aem.nn.activations`); kernels know ReLU and tanh, others are slower.
+# Activations of the networks (`aem.nn.activations`). ReLU and tanh have kernels; others are slower.
 ActivationName = Literal["relu", "tanh", "sigmoid", "softplus", "leaky_relu", "elu"]
-RESAMPLED = 100  # proposals a resampled value is chosen from in the paper
+RESAMPLED = 100  # proposal draws from which the paper resamples a value
 
 
 @dataclass(frozen=True)
@@ -21,17 +22,17 @@ class Family:
     Parameters
     ----------
     head
-        Where its head is written, as "module:class", or the class itself.
+        The class of its head: "module:class", or the class itself.
     bounded
-        Whether it has no density beyond the bounds of the columns, which the settings must name.
+        Whether its density is zero outside bounds, which the setting `bounds` must give.
     """
 
     head: str | type[Any]
     bounded: bool = False
 
 
-# The names that `ModelConfig.proposal` may have. Whoever adds one here has a proposal of their own:
-# `aem.conditionals.proposals.base` says what to write.
+# The values of `ModelConfig.proposal`. To add a proposal, register it here;
+# `aem.conditionals.proposals.base` says what it has to implement.
 PROPOSALS: dict[str, Family] = {
     "mixture": Family("aem.conditionals.proposals.gaussian:GaussianHead"),
     "anchored": Family("aem.conditionals.proposals.anchored:AnchoredHead"),
@@ -43,19 +44,19 @@ PROPOSALS: dict[str, Family] = {
 
 @dataclass(frozen=True)
 class ModelConfig(Settings):
-    """Shapes and forms of the networks."""
+    """The settings of a model: its networks, its energy and its proposal."""
 
-    features: int = setting(0, "Number of columns; follows from the data.", at_least=0)
+    features: int = setting(0, "Number of columns; set from the data.", at_least=0)
     context_features: int = setting(
-        0, "Number of columns of the context; follows from the data.", at_least=0
+        0, "Number of columns of the context; set from the data.", at_least=0
     )
     standardise: bool = setting(
         True,
-        "Whether the networks see columns less their means, in deviations, or as they are. "
-        "Everything the model says of a value, `min_scale` included, is in units of what they see.",
+        "Whether columns are standardised (mean 0, standard deviation 1) before the networks read "
+        "them. `min_scale` is in these units.",
     )
     whiten: bool = setting(
-        False, "Whether the networks see columns less their regressions on the columns before."
+        False, "Whether the linear regression on earlier columns is subtracted from each column."
     )
     network: Literal["resmade", "made", "transformer"] = setting(
         "resmade", "The autoregressive network."
@@ -63,70 +64,74 @@ class ModelConfig(Settings):
     hidden: int = setting(256, "Width of the autoregressive network.", at_least=1)
     blocks: int = setting(
         4,
-        "Its residual blocks, of two layers each; of a plain MADE, its layers behind the first.",
+        "Number of its residual blocks, of two layers each; for a plain MADE, number of hidden "
+        "layers after the first.",
         at_least=0,
     )
-    activation: ActivationName = setting("relu", "The activation of a ResMADE or MADE.")
+    activation: ActivationName = setting("relu", "Activation of a ResMADE or MADE.")
     dropout: float = setting(
-        0.0, "Share of the units that training leaves out of it.", at_least=0, below=1
+        0.0, "Dropout rate of the autoregressive network.", at_least=0, below=1
     )
-    gamma: int = setting(64, "Width of the context vector γ that it gives the energy.", at_least=1)
+    gamma: int = setting(
+        64, "Width of the context vector γ that it passes to the energy network.", at_least=1
+    )
     energy: Literal["relative", "literal"] = setting(
         "relative",
-        "Whether the energy is measured against the proposal and capped by it, so that normalisers "
-        "are finite, or stands by itself as in the paper.",
+        "Form of the energy: relative to the proposal, so that normalisers are finite by "
+        "construction, or literal, as in the paper.",
     )
     energy_bound: float = setting(
         0.0,
-        "The most that the logarithm of a literal energy's p̃ may be. Where it lies makes no "
-        "difference to the density.",
+        "Upper bound of the unnormalised log density of a literal energy; its value does not change "
+        "the density.",
     )
-    energy_bounded: bool = setting(True, "Whether a literal energy has such a bound.")
+    energy_bounded: bool = setting(
+        True, "Whether the unnormalised log density of a literal energy is bounded."
+    )
     energy_hidden: int = setting(128, "Width of the energy network.", at_least=1)
-    energy_blocks: int = setting(4, "Blocks of the energy network.", at_least=0)
+    energy_blocks: int = setting(4, "Number of blocks of the energy network.", at_least=0)
     energy_residual: bool = setting(
-        True, "Whether those are residual blocks of two layers each, or plain layers."
+        True, "Whether its blocks are residual blocks of two layers each, or single plain layers."
     )
-    energy_activation: ActivationName = setting("relu", "The activation of the energy network.")
-    energy_dropout: float = setting(
-        0.0, "Share of the units that training leaves out of it.", at_least=0, below=1
-    )
+    energy_activation: ActivationName = setting("relu", "Activation of the energy network.")
+    energy_dropout: float = setting(0.0, "Dropout rate of the energy network.", at_least=0, below=1)
     proposal: str = setting("mixture", "The kind of proposal.", choices=PROPOSALS)
-    components: int = setting(10, "Components of a mixture.", at_least=1)
+    components: int = setting(10, "Number of mixture components of the proposal.", at_least=1)
     min_scale: float = setting(
-        1e-3, "The smallest scale of a component, in units of what the networks see.", above=0
+        1e-3, "Smallest scale of a mixture component, in standardised units.", above=0
     )
     spread_components: bool = setting(
         True,
-        "Whether components start side by side over standardised columns, or where the random "
-        "weights of the last layer put them: on top of each other around zero.",
+        "Whether the components start spread over the range of a standardised column, or at the "
+        "output of a randomly initialised layer, where all of them lie close to zero.",
     )
     degrees_of_freedom: float = setting(
         3.0,
-        "Of the components of student_t: 1 makes them Cauchy distributions, 100 nearly Gaussians.",
+        "Degrees of freedom of the Student-t components: 1 gives Cauchy distributions, 100 almost "
+        "Gaussians.",
         at_least=1,
         at_most=100,
     )
     bounds: tuple[tuple[float, float], ...] = setting(
-        (), "The lowest and the highest value of each column, for a uniform proposal."
+        (), "Lowest and highest value of each column, for a uniform proposal."
     )
     frequencies: int = setting(
         8,
-        "Fourier features of each value, 0 for none; their frequencies come from the data.",
+        "Number of Fourier frequencies per column, chosen from the data; 0 for no Fourier features.",
         at_least=0,
     )
     fourier_past: bool = setting(
         True,
-        "Whether the autoregressive network reads the Fourier features as well, or the bare values "
-        "of the past: with many columns it overfits to the features of all of them.",
+        "Whether the autoregressive network reads Fourier features too, or the values alone, which "
+        "overfits less where there are many columns.",
     )
     lattice: tuple[tuple[float, float], ...] = setting(
         (),
-        "Origin and step of each column: values lie on origin + step · k; a step of zero means "
-        "anywhere.",
+        "Origin and step of each column whose values lie on a grid, origin + step · k; a step of zero "
+        "for columns without a grid.",
     )
 
-    # What is left of settings that were removed: the only value they may still have.
+    # Removed settings, with the only value that files may still have.
     REMOVED: ClassVar[dict[str, Any]] = {"energy_input": "value"}
 
     def __post_init__(self) -> None:
@@ -152,60 +157,69 @@ class ModelConfig(Settings):
 
 @dataclass(frozen=True)
 class TrainConfig(Settings):
-    """How a model is fitted."""
+    """The settings of training."""
 
-    steps: int = setting(3000, "Training steps, at most.", at_least=1)
+    steps: int = setting(3000, "Largest number of training steps.", at_least=1)
     batch_size: int = setting(256, "Rows per step.", at_least=1)
-    learning_rate: float = setting(1e-3, "The highest learning rate.", above=0)
+    learning_rate: float = setting(1e-3, "Peak learning rate.", above=0)
     rise: int = setting(
         0,
-        "Steps in which the learning rate rises to that; a Transformer's first ones are rough.",
+        "Steps of a linear rise of the learning rate to its peak; useful for a Transformer.",
         at_least=0,
     )
-    warmup: int = setting(0, "Steps that train the proposal alone.", at_least=0)
+    warmup: int = setting(0, "Number of first steps that train the proposal alone.", at_least=0)
     warmup_linear: bool = setting(
         False,
-        "Whether in these steps the energy's share of the objective rises in proportion instead, "
-        "to one.",
+        "Whether the weight of the energy's objective rises linearly from 0 to 1 during the warm-up "
+        "instead.",
     )
-    nodes: int = setting(20, "Proposal draws per conditional, the S of the paper.", at_least=2)
+    nodes: int = setting(
+        20, "Number of proposal samples per conditional (S in the paper).", at_least=2
+    )
     estimator: Literal["importance", "ranking"] = setting(
         "ranking",
-        "The objective: the paper's importance sampling, or ranking with the data point among the "
-        "nodes, which cannot run away.",
+        "The estimator of log p: importance sampling as in the paper, or ranking of the data point "
+        "among the proposal samples, which is bounded and more stable.",
     )
     stratified: bool = setting(
-        True, "Whether nodes are drawn one from each of S strata, or independently."
+        True, "Whether the samples are stratified (one per quantile interval) or independent."
     )
     averaging: float = setting(
-        0.999, "Decay of the average of the weights; 0 for none.", at_least=0, below=1
+        0.999,
+        "Decay of the exponential moving average of the weights; 0 for none.",
+        at_least=0,
+        below=1,
     )
     levelling: float = setting(
         0.01,
-        "Weight of a penalty on normalisers of relative energies far below one, which change no "
-        "density but make draws slow; 0 for none.",
+        "Weight of a penalty on very small normalisers of relative energies, which would make exact "
+        "sampling slow; 0 for none.",
         at_least=0,
         earlier=0.0,
     )
-    clip: float = setting(5.0, "The largest norm of a gradient; 0 for none.", at_least=0)
+    clip: float = setting(
+        5.0, "Largest norm of the gradient, by clipping; 0 for no clipping.", at_least=0
+    )
     weight_decay: float = setting(0.0, "Decoupled weight decay.", at_least=0)
-    validate_every: int = setting(500, "Steps between two validations.", at_least=1)
+    validate_every: int = setting(500, "Number of steps between two validations.", at_least=1)
     patience: int = setting(
         0,
-        "Validations without improvement after which training stops; 0 for never.",
+        "Early stopping: number of validations without improvement after which training stops; 0 for "
+        "never.",
         at_least=0,
     )
-    seed: int = setting(0, "Seed of everything drawn at random.", at_least=0)
-    device: str = setting("auto", 'Where to train: "auto", "cpu" or "cuda".')
+    seed: int = setting(0, "Seed of all random numbers.", at_least=0)
+    device: str = setting("auto", 'Device: "auto", "cpu" or "cuda".')
     precision: Literal["auto", "float32", "bfloat16"] = setting(
-        "auto", "The type of products: bfloat16 on a GPU that has it, unless said otherwise."
+        "auto",
+        "Precision of matrix products; auto is bfloat16 on GPUs that support it, else float32.",
     )
     compiled: bool = setting(
         False,
-        "Whether a Transformer's blocks go through torch.compile: a wait, then faster steps.",
+        "Whether torch.compile compiles the blocks of a Transformer: a slower start, faster steps.",
     )
     checkpoint_seconds: float = setting(
-        30.0, "Seconds between two checkpoints of a run with a folder.", at_least=0
+        30.0, "Seconds between two checkpoints, if a folder is given.", at_least=0
     )
 
     def __post_init__(self) -> None:

@@ -1,13 +1,13 @@
-"""Errors a user can cause, told in one sentence that names the culprit."""
+"""Errors that users can cause, each with a one-sentence message."""
 
 
 class AemError(Exception):
-    """Bad input: the message is the whole explanation and the command line prints nothing else."""
+    """Bad input: the message explains it, and the command line prints nothing else."""
 
 
 class Interrupted(AemError):
-    """The user stopped the work; the message says where, and how to go on."""
+    """The user stopped the work; the message says where, and how to continue."""
 
 
 class AccuracyWarning(UserWarning):
-    """A number is returned with an error larger than asked for, or means less than it seems."""
+    """A result with a larger error than asked for, or of limited meaning."""

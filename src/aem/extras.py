@@ -1,4 +1,4 @@
-"""Packages that only some users need: imported where they are needed, or named with their extra."""
+"""Optional packages: imported where they are needed; errors name the extra that installs them."""
 
 from importlib import import_module
 from importlib.util import find_spec

@@ -14,6 +14,7 @@ from aem.base.files import FORMAT_VERSION, read_tensors, write_tensors
 from aem.base.migrations import MIGRATIONS, to_current
 from aem.base.settings import to_mapping
 from aem.errors import AemError
+from aem.model.files import content
 from aem.model.transforms.normal_scores import NormalScores
 from aem.model.transforms.offset import Offset
 from aem.model.transforms.permutation import Permutation
@@ -99,6 +100,30 @@ def test_what_was_among_the_remarks_has_keys_of_its_own(model: AEM, tmp_path: Pa
         Offset((1e9, 0.0)),
     )
     assert [column.column for column in table.discrete] == ["count"]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_columns_left_out_of_the_fit_are_still_known(
+    version: int, model: AEM, tmp_path: Path
+) -> None:
+    """Files of both formats named them in `about` before they had a key of their own."""
+    path, bare = tmp_path / "old.aem", tmp_path / "bare.aem"
+    if version == 1:
+        write_1(model, path, dropped=["name"])
+    else:
+        about = {"dropped": ["name"]}
+        write_tensors(path, model.state_dict(), {**content(model), "about": about})
+    table = TableModel.load(path)
+    assert table.left_out == ("name",)
+    table.about.clear()
+    table.save(bare)
+    assert TableModel.load(bare).left_out == ("name",)
+    TableEnsemble([table, table.behind(Offset((1.0, 0.0)))]).save(bare)
+    assert load_table(bare).left_out == ("name",)
+    tensors, metadata = read_tensors(path, "model")
+    write_tensors(path, tensors, {**metadata, "left_out": "name"})
+    with pytest.raises(AemError, match="'left_out' is not a list of names"):
+        TableModel.load(path)
 
 
 def test_a_plain_model_is_the_one_it_was(model: AEM, tmp_path: Path) -> None:

@@ -1,13 +1,24 @@
 import json
 import re
 import tomllib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from aem.base.settings import from_mapping, merge, parse_assignment, read_toml, to_mapping, to_toml
+from aem.base.settings import (
+    Settings,
+    from_mapping,
+    merge,
+    parse_assignment,
+    read_toml,
+    setting,
+    to_mapping,
+    to_toml,
+    unusual,
+)
 from aem.config import ModelConfig, TrainConfig
 from aem.errors import AemError
 from aem.paper.plane.config import ExperimentConfig
@@ -134,3 +145,17 @@ def test_numbers_of_numpy_are_numbers() -> None:
     numbers: dict[str, Any] = {"hidden": np.int64(16), "dropout": np.float32(0.5)}
     config = ModelConfig(**numbers)
     assert type(config.hidden) is int and type(config.dropout) is float
+
+
+def test_a_setting_that_is_added_later_is_not_counted_among_the_unusual() -> None:
+    @dataclass(frozen=True)
+    class Before(Settings):
+        width: int = setting(8, "Width.")
+
+    @dataclass(frozen=True)
+    class Since(Before):
+        depth: int = setting(2, "Depth.", earlier=1)
+
+    assert unusual(Before(width=9)) == {"width": 9}
+    assert unusual(Since(width=9, depth=1)) == unusual(Before(width=9))
+    assert unusual(Since()) == {"depth": 2}

@@ -173,7 +173,7 @@ def test_command_prints_and_writes(
     options = ["--drop", "id", "--samples", "50", "--kde-samples", "20"]
     result = CliRunner().invoke(app, [str(path), str(data), *options, "--out", str(out)])
     assert result.exit_code == 0, result.output
-    assert "held still" in result.stdout
+    assert "has converged" in result.stdout
     assert "set aside" in result.stdout
     record = json.loads(out.read_text())
     own = summarise(model().scores(torch.from_numpy(rows[:30])).log_prob.sum(-1))

@@ -16,6 +16,7 @@ from aem.model.files import save_model
 from aem.report import BuiltReport, Limits, build
 from aem.report.calibration import calibration_record, pit_values
 from aem.report.histograms import marginal
+from aem.report.making import making_record
 from aem.report.numbers import pack, shown_range
 from aem.report.scores import screen
 from aem.report.training import training_record
@@ -53,6 +54,14 @@ def test_the_odd_row_is_found_by_screening_and_its_column_blamed(made: BuiltRepo
 def test_screening_agrees_with_scores(table: TableModel, rows: NDArray[np.float64]) -> None:
     estimate, exact = screen(table, rows[:60], silent), table.score(rows[:60]).total
     assert np.corrcoef(estimate, exact)[0, 1] > 0.98
+
+
+def test_columns_left_out_of_the_fit_are_named(table: TableModel) -> None:
+    known = TableModel(
+        table.model, table.transform, table.discrete, columns=table.columns, left_out=("id", "name")
+    )
+    made = making_record(known, Path("m.aem"), "d", LIMITS, 0)
+    assert ("columns left out", "id, name") in made["origin"]
 
 
 def test_pictured_conditionals_are_densities(made: BuiltReport) -> None:

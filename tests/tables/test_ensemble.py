@@ -191,6 +191,7 @@ def test_terms_are_by_column_of_the_table() -> None:
     np.testing.assert_array_equal(other.sample(50, seed=1)[:, ::-1], table.sample(50, seed=1))
     assert other.in_order(NAMES).columns == NAMES
     assert table.in_order(NAMES) is table
+    assert other.behind(Offset((1.0,) * len(NAMES))).exact is table.exact, "copies cost memory"
 
 
 def test_errors_propagate() -> None:

@@ -153,7 +153,7 @@ def test_every_thing_has_a_key_of_its_own(tmp_path: Path) -> None:
         header = {key: json.loads(text) for key, text in file.metadata().items()}
         tensors = set(file.keys())
     assert header.keys() == {
-        "format", "format_version", "kind", "columns", "transforms", "model", "about",
+        "format", "format_version", "kind", "columns", "transforms", "model", "left_out", "about",
     }  # fmt: skip
     assert (header["format"], header["format_version"], header["kind"]) == ("aem", 2, "model")
     assert [column["name"] for column in header["columns"]] == list(NAMES)

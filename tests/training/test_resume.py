@@ -15,8 +15,7 @@ from torch import Tensor
 
 from aem import AEM, AemError, TrainConfig
 from aem.base.files import read_tensors
-from aem.training import fit, steps
-from aem.training import run as runs
+from aem.training import fit, steps, trainer
 from aem.training.checkpoint import TrainingState
 from tests.support.short_runs import SHORT, TINY, TRAIN, VALIDATION, assert_same, fresh, run
 
@@ -51,7 +50,7 @@ def kill_at(
 def checkpoint_every(monkeypatch: pytest.MonkeyPatch, ticks: float) -> TrainConfig:
     """A clock that ticks when it is read, so that checkpoints come at steps we know."""
     clock = itertools.count()
-    monkeypatch.setattr(runs, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
+    monkeypatch.setattr(trainer, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
     return replace(SHORT, checkpoint_seconds=ticks)
 
 

@@ -5,7 +5,7 @@ import math
 import torch
 from torch.distributions import Normal
 
-from aem.paper.vae.evaluation import summary
+from aem.paper.vae.evaluate import summary
 from aem.paper.vae.networks import ConvolutionalVae
 from aem.vae.bounds import Draws, bounds_under, draw_posterior, elbo, importance_bound
 from aem.vae.posterior import GaussianPosterior

@@ -1,1 +1,1 @@
-"""What everything else stands on: settings, files, threads, devices, progress. It knows no model."""
+"""Foundations of all other folders: settings, files, threads, devices, progress."""

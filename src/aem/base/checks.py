@@ -1,4 +1,4 @@
-"""Checks at the edge: a table of finite numbers, or one sentence that says what is wrong."""
+"""Checks of input: a table must have finite numbers, or an error says in one sentence what is wrong."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -88,7 +88,7 @@ def check_table(
 def as_named_columns(values: Any) -> Any:
     """Return values if they are a data frame, else None.
 
-    What frames need is imported for no array.
+    The packages that read frames are imported only for a frame.
 
     Parameters
     ----------

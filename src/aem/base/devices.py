@@ -1,4 +1,4 @@
-"""The device that computes, and in which precision."""
+"""The choice of the device, and of the precision of matrix products."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,7 +30,7 @@ def choose_device(name: str) -> torch.device:
 
 
 def use_bfloat16(precision: str, device: torch.device) -> bool:
-    """Return whether products are computed in bfloat16: on a GPU, unless said otherwise.
+    """Return whether matrix products are in bfloat16, which is the default on a GPU.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def use_bfloat16(precision: str, device: torch.device) -> bool:
 
 @contextmanager
 def cudnn(flag: str, value: bool) -> Iterator[None]:
-    """Set a flag of cuDNN for the time of the context; afterwards it is as it was.
+    """Set a flag of cuDNN within the context.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Progress of long work, on standard error: a bar on a terminal, now and then a line elsewhere."""
+"""The progress of long computations on standard error: bars on a terminal, lines elsewhere."""
 
 import sys
 import time
@@ -14,7 +14,7 @@ SECONDS_BETWEEN_LINES = 10.0
 
 
 class ProgressDisplay:
-    """Call it with (what, done, total); each `what` gets a bar of its own."""
+    """Shows progress when it is called with (what, done, total); each `what` has its own bar."""
 
     def __init__(self) -> None:
         console = Console(stderr=True)
@@ -43,7 +43,7 @@ class ProgressDisplay:
             raise Interrupted(f"interrupted after {self.last}") from None
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        """So much of something is done."""
+        """Show how much of a task is done."""
         now = time.monotonic()
         if what not in self.tasks:
             # The first report of a piece of work comes when some of it is done already.

@@ -1,9 +1,10 @@
-"""Files are safetensors with JSON metadata, written whole or not at all.
+"""Reading and writing of files: safetensors with metadata in JSON, written completely or not at all.
 
-Each says what format it has, in which version, and what kind of thing it holds. Files of earlier
-versions are brought to the present one as they are read (`aem.base.migrations`).
+The metadata has the format, its version and the kind of content. Files of earlier versions are
+converted when they are read (`aem.base.migrations`).
 """
 
+import hashlib
 import json
 import math
 import os
@@ -30,7 +31,7 @@ FAULTS = (AttributeError, IndexError, OverflowError, RuntimeError, TypeError, Va
 
 
 def model_of_run(folder: Path) -> Path:
-    """Name the file that holds the model of a run: the one there, or the one to be written.
+    """Return the path of a run's model, which exists already or will be written.
 
     Versions before 0.2 called it `model.safetensors`; a folder that has such a file keeps it.
     """
@@ -39,7 +40,7 @@ def model_of_run(folder: Path) -> Path:
 
 
 def make_folder(path: Path) -> None:
-    """Make sure that a folder exists, or say why it cannot.
+    """Create a folder unless it exists, or say why this is impossible.
 
     Parameters
     ----------
@@ -55,7 +56,7 @@ def make_folder(path: Path) -> None:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Replace a file's content in one step, so that nobody ever reads half of it.
+    """Write a file completely or not at all, so that nobody can read half of it.
 
     Parameters
     ----------
@@ -115,7 +116,7 @@ def write_json(path: Path, value: object) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Read a file of results, or say that it is none.
+    """Read a JSON file of results, or say that it is damaged.
 
     Parameters
     ----------
@@ -146,7 +147,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
 
 
 def read_tensors(path: Path, *kinds: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read a file of one of some kinds, brought to the present format, or say why it cannot be.
+    """Read a file of one of several kinds, and convert it to the present format.
 
     Parameters
     ----------
@@ -187,12 +188,12 @@ def read_tensors(path: Path, *kinds: str) -> tuple[dict[str, Tensor], dict[str, 
 
 
 def _named(kind: str) -> str:
-    """'a checkpoint', 'an ensemble'."""
+    """Return a kind with its article, such as 'an ensemble'."""
     return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}" if kind else "nothing known"
 
 
 def _is_readable(path: Path) -> bool:
-    """Whether there is a file; one that may not be read, or looked for, is an error."""
+    """Return whether there is a file; one without permission to read is an error."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             return False
@@ -206,7 +207,7 @@ def _is_readable(path: Path) -> bool:
 
 @contextmanager
 def blaming_file(path: Path, kind: str) -> Iterator[None]:
-    """Turn whatever goes wrong while a file's content becomes a model into an error about the file.
+    """Turn errors in building a model from a file into an `AemError` that names the file.
 
     Parameters
     ----------
@@ -227,24 +228,25 @@ def blaming_file(path: Path, kind: str) -> Iterator[None]:
         raise AemError(f"{incomplete}: {reason}") from error
 
 
-def as_bytes(tensors: Mapping[str, Tensor]) -> bytes:
-    """Return names and numbers of tensors in their order, for digests.
+def tensor_digest(tensors: Mapping[str, Tensor], *further: Any) -> str:
+    """Return the SHA-256 of tensors, by name and in their order, and of further plain values.
 
     Parameters
     ----------
     tensors
         tensors by name, on any device.
+    further
+        values that JSON can hold.
     """
-    parts = (
-        part
-        for name, tensor in tensors.items()
-        for part in (name.encode(), tensor.detach().cpu().contiguous().numpy().tobytes())
-    )
-    return b"".join(parts)
+    state = hashlib.sha256("".join(map(json.dumps, further)).encode())
+    for name, tensor in tensors.items():
+        state.update(name.encode())
+        state.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return state.hexdigest()
 
 
 def part_of_file(tensors: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:
-    """Return the tensors of one part of a file by their own names.
+    """Return the tensors of one part of a file, without the prefix of their names.
 
     Parameters
     ----------
@@ -258,7 +260,7 @@ def part_of_file(tensors: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:
 
 
 def as_mapping(values: Any, name: str) -> dict[str, Any]:
-    """Return what a file must hold as a table of keys, or say that it does not.
+    """Check that a value from a file is a mapping, and return it.
 
     Parameters
     ----------
@@ -284,7 +286,7 @@ def header(kind: str) -> dict[str, Any]:
 
 
 def check_writable(folder: Path) -> None:
-    """Find out before hours of training that a result could not be written.
+    """Check before a long training that results can be written.
 
     Parameters
     ----------

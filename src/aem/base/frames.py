@@ -1,4 +1,4 @@
-"""Data frames in, the same kind out: pandas, polars, Arrow and whatever else narwhals knows."""
+"""Data frames of pandas, polars, Arrow and other libraries, through narwhals."""
 
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
@@ -129,7 +129,7 @@ def empty_frame(like: Any) -> Any:
 
 
 def _is_number(series: Any) -> bool:
-    """A column of nothing but missing values has no type that would say otherwise."""
+    """Return whether a column is numeric, or has missing values alone and so no known type."""
     numeric = series.dtype.is_numeric() or series.dtype == nw.Boolean
     return bool(numeric or (len(series) and series.is_null().all()))
 

@@ -1,7 +1,7 @@
-"""What files of earlier format versions are turned into before anything else reads them.
+"""Conversion of files of earlier format versions to the present one.
 
-Format 1 (aem 0.1) kept all that a model of a table needs besides its network among the remarks on
-its making ("about"), under names of its own. Format 2 has a key for each: columns, transforms, model.
+Format 1 (aem 0.1) kept the transforms and discrete columns of a table's model in the free-form
+`about`. Format 2 has separate keys for columns, transforms and model.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
+from aem.base.names import as_names
 from aem.errors import AemError
 
 Tensors = dict[str, Tensor]
@@ -40,7 +41,15 @@ def to_current(tensors: Tensors, metadata: Metadata, version: int) -> tuple[Tens
         if version <= known:
             tensors, metadata = MIGRATIONS[known](tensors, metadata)
             metadata = {**metadata, "format_version": known + 1}
-    return tensors, metadata
+    return tensors, _with_left_out(metadata)
+
+
+def _with_left_out(metadata: Metadata) -> Metadata:
+    """Add the key `left_out`; before there was one, `about` had these columns as "dropped"."""
+    about = metadata.get("about")
+    if "left_out" in metadata or not isinstance(about, dict) or "dropped" not in about:
+        return metadata
+    return {**metadata, "left_out": about["dropped"]}
 
 
 def _from_1(tensors: Tensors, metadata: Metadata) -> tuple[Tensors, Metadata]:
@@ -53,7 +62,7 @@ def _from_1(tensors: Tensors, metadata: Metadata) -> tuple[Tensors, Metadata]:
 
 
 def _renamed(name: str, among: Mapping[str, Tensor]) -> str:
-    """The standardisation of an AEM became a part of its own."""
+    """Return the present name of a tensor: the standardisation became a module of its own."""
     start, dot, last = name.rpartition(".")
     of_an_aem = last in STANDARDISATION and f"{start}{dot}context_shift" in among
     return f"{start}{dot}standardisation.{last}" if of_an_aem else name
@@ -61,7 +70,7 @@ def _renamed(name: str, among: Mapping[str, Tensor]) -> str:
 
 def _model_from_1(metadata: Metadata) -> Metadata:
     about = dict(metadata.get("about") or {})
-    names = _names(metadata)
+    names = as_names(metadata["columns"], "columns")
     discrete = {entry["column"]: entry for entry in about.pop("discrete", [])}
     offsets = about.pop("offsets", {})
     unknown = [name for name in (*discrete, *offsets) if name not in names]
@@ -82,13 +91,6 @@ def _model_from_1(metadata: Metadata) -> Metadata:
     }
 
 
-def _names(metadata: Metadata) -> list[str]:
-    names = metadata["columns"]
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise AemError("'columns' is not a list of names")
-    return names
-
-
 def _column(name: str, discrete: Mapping[str, Any] | None) -> Metadata:
     if discrete is None:
         return {"name": name, "kind": "number"}
@@ -104,7 +106,7 @@ def _normal_scores(lens: Mapping[str, Any], names: list[str]) -> Metadata:
 
 
 def _ensemble_from_1(metadata: Metadata) -> Metadata:
-    names = _names(metadata)
+    names = as_names(metadata["columns"], "columns")
     members = []
     for entry in metadata["members"]:
         order = entry["order"]

@@ -1,12 +1,13 @@
-"""Names of columns: matched with those a model knows, and listed in a sentence."""
+"""Names of columns: how they are matched with those of a model, and quoted in messages."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from aem.errors import AemError
 
 
 class TableError(AemError, ValueError):
-    """Bad input to an estimator: scikit-learn's conventions ask for a ValueError."""
+    """An `AemError` that is a ValueError as well, as scikit-learn expects of estimators."""
 
 
 def unnamed(features: int) -> list[str]:
@@ -20,11 +21,26 @@ def unnamed(features: int) -> list[str]:
     return [f"x{i + 1}" for i in range(features)]
 
 
-def places(names: Sequence[str], wanted: Sequence[str], what: str = "the data") -> list[int]:
-    """Where each of a model's columns stands among those of some data.
+def as_names(values: Any, name: str) -> list[str]:
+    """Check that a value from a file is a list of names, and return it.
 
-    They are matched by name: a column that is missing, or one the model has never seen, is an error,
-    an order of its own is not. A model fitted on columns without names knows only their places.
+    Parameters
+    ----------
+    values
+        what the file holds.
+    name
+        how the message calls it.
+    """
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise AemError(f"'{name}' is not a list of names")
+    return values
+
+
+def places(names: Sequence[str], wanted: Sequence[str], what: str = "the data") -> list[int]:
+    """Return the position of each of a model's columns in the data, matched by name.
+
+    The order of columns does not matter; missing and unknown columns are errors. Columns of a model
+    that was fitted without names (x1, x2, …) are matched by position.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Options that several commands understand."""
+"""Options that several commands share."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +13,7 @@ Table = Annotated[
 ]
 Drop = Annotated[
     list[str] | None,
-    typer.Option(help="A column the model does not know; may be given several times."),
+    typer.Option(help="A column of the data to leave out; may be given several times."),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 TableOut = Annotated[

@@ -1,12 +1,12 @@
-"""How far long work has come, told to whoever wants to know: one kind of callback everywhere."""
+"""The progress callback of all long computations, and functions that adapt it."""
 
 from collections.abc import Callable
 
-Report = Callable[[str, int, int], None]  # what is being done, how many are done, how many in all
+Report = Callable[[str, int, int], None]  # the task, how much of it is done, how much there is
 
 
 def silent(what: str, done: int, total: int) -> None:
-    """Report nothing: the `Report` of whoever does not listen.
+    """Ignore progress: the default of every `Report`.
 
     Parameters
     ----------
@@ -20,25 +20,25 @@ def silent(what: str, done: int, total: int) -> None:
 
 
 def named(report: Report, name: str) -> Report:
-    """Return a report that uses a name of the caller's, whatever the work calls itself.
+    """Return a callback that replaces the name of the task.
 
     Parameters
     ----------
     report
-        who is told in the end.
+        the callback that is called.
     name
-        the name to use.
+        the new name.
     """
     return lambda _, done, total: report(name, done, total)
 
 
 def part_of(report: Report, part: int, parts: int) -> Report:
-    """Return a report of one of several equal parts of the work, as a share of the whole.
+    """Return a callback for one of several equal parts, which reports progress of the whole.
 
     Parameters
     ----------
     report
-        who is told in the end.
+        the callback that is called.
     part
         number of the part, from zero.
     parts
@@ -48,12 +48,12 @@ def part_of(report: Report, part: int, parts: int) -> Report:
 
 
 def counting(report: Report, what: str, total: int) -> Callable[[int], None]:
-    """Return a function that is told how many more are done, and reports how many are.
+    """Return a function that adds up increments of progress, and reports the sum.
 
     Parameters
     ----------
     report
-        who is told in the end.
+        the callback that is called.
     what
         what is being done.
     total

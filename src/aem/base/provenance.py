@@ -1,4 +1,4 @@
-"""Where a number comes from: written into every result."""
+"""The origin of results: command, settings, seed, device and commit, written into every file."""
 
 import os
 import platform
@@ -15,12 +15,12 @@ from aem.base.threads import get_threads
 
 
 def device_name(device: torch.device) -> str:
-    """Return the device in words, as a reader of a table wants it.
+    """Return the name of a device for readers of results.
 
     Parameters
     ----------
     device
-        where the work was done.
+        the device that was used.
     """
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
@@ -28,9 +28,9 @@ def device_name(device: torch.device) -> str:
 
 
 def commit() -> str | None:
-    """The commit of the checkout this package runs from; None for an installed one.
+    """Return the commit of the checkout that this package runs from; None if it is installed.
 
-    AEM_COMMIT tells it where the checkout was copied without its history.
+    The environment variable AEM_COMMIT names it for a copy of a checkout without its history.
     """
     if "AEM_COMMIT" in os.environ:
         return os.environ["AEM_COMMIT"]
@@ -43,9 +43,9 @@ def commit() -> str | None:
 
 
 def command_line() -> str:
-    """How the program was called, in words that can be typed again on another machine.
+    """Return the command line of this process in a form that works on other machines.
 
-    `python -m NAME` is told by its module, `aem` by its name wherever it is installed, and a script
+    `python -m NAME` is named by its module, `aem` by its name wherever it is installed, and a script
     by the path that was typed, or by its file name if that was an absolute path.
     """
     program, *arguments = sys.argv
@@ -71,9 +71,9 @@ def provenance(config: Any, seed: int, device: torch.device) -> dict[str, Any]:
     config
         the settings, a dataclass.
     seed
-        of the run.
+        seed of the run.
     device
-        where it ran.
+        the device of the run.
     """
     return {
         "command": command_line(),

@@ -1,8 +1,7 @@
-"""Random numbers: PyTorch's own stream, or one that belongs to a piece of work.
+"""Random numbers that do not depend on the number of threads.
 
-PyTorch has one stream for the whole process. Pieces of work that run side by side would take
-numbers from it in an order that changes from run to run; within `drawing_from`, what a thread draws
-comes from a stream of its own.
+PyTorch has one generator for the whole process, and threads would take numbers from it in an order
+that changes from run to run. Within `drawing_from` a thread uses a generator of its own.
 """
 
 import threading
@@ -20,14 +19,14 @@ _here = threading.local()
 
 @contextmanager
 def drawing_from(seed: int, device: str | torch.device = "cpu") -> Iterator[None]:
-    """Let what this thread draws on a device depend on a seed alone, for the time of the context.
+    """Let this thread draw from a generator of its own, with a seed, within the context.
 
     Parameters
     ----------
     seed
-        of the stream.
+        seed of the generator.
     device
-        where it draws; streams of other devices are left alone.
+        device of the generator; those of other devices are not changed.
     """
     before = getattr(_here, "generator", None)
     _here.generator = torch.Generator(device).manual_seed(seed)
@@ -39,14 +38,14 @@ def drawing_from(seed: int, device: str | torch.device = "cpu") -> Iterator[None
 
 @contextmanager
 def seeded(seed: int | None, device: torch.device) -> Iterator[None]:
-    """Let PyTorch's stream begin at a seed; afterwards it goes on where it was.
+    """Seed PyTorch's generator within the context, and restore its state afterwards.
 
     Parameters
     ----------
     seed
-        of the stream; None leaves it alone.
+        the seed; None changes nothing.
     device
-        whose stream is meant besides the CPU's.
+        device whose generator is seeded, besides that of the CPU.
     """
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices, enabled=seed is not None):
@@ -56,7 +55,7 @@ def seeded(seed: int | None, device: torch.device) -> Iterator[None]:
 
 
 def generator(device: str = "cpu") -> torch.Generator | None:
-    """Return the stream that this thread draws from on a device; None is PyTorch's own.
+    """Return the generator that this thread uses on a device; None stands for PyTorch's.
 
     Parameters
     ----------
@@ -68,7 +67,7 @@ def generator(device: str = "cpu") -> torch.Generator | None:
 
 
 def seeds(count: int) -> list[int]:
-    """Draw seeds for so many streams from the present one.
+    """Draw seeds for other generators.
 
     Parameters
     ----------
@@ -80,12 +79,12 @@ def seeds(count: int) -> list[int]:
 
 
 def uniforms(shape: Sequence[int], like: Tensor) -> Float[Tensor, "..."]:
-    """Draw uniforms on [0, 1) from the present stream.
+    """Draw uniforms on [0, 1) from the generator of this thread.
 
     Parameters
     ----------
     shape
-        of the result.
+        shape of the result.
     like
         a tensor of the type and device that they will have.
     """
@@ -94,7 +93,7 @@ def uniforms(shape: Sequence[int], like: Tensor) -> Float[Tensor, "..."]:
 
 
 def some_rows(rows: NDArray[np.float64], most: int, seed: int = 0) -> NDArray[np.float64]:
-    """Draw rows without replacement; all of them come back as they are if there are no more.
+    """Draw rows without replacement, or return all rows if there are not more than asked for.
 
     Parameters
     ----------
@@ -103,7 +102,7 @@ def some_rows(rows: NDArray[np.float64], most: int, seed: int = 0) -> NDArray[np
     most
         how many rows are drawn, at most.
     seed
-        of the draw.
+        seed of the draw.
     """
     if len(rows) <= most:
         return rows
@@ -111,7 +110,7 @@ def some_rows(rows: NDArray[np.float64], most: int, seed: int = 0) -> NDArray[np
 
 
 def dropout(t: Float[Tensor, "*B"], rate: float, *, training: bool) -> Float[Tensor, "*B"]:
-    """Apply dropout from the present stream; PyTorch's own function knows no stream but PyTorch's.
+    """Apply dropout by the generator of this thread, which PyTorch's function cannot use.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Settings are frozen dataclasses, read from TOML, JSON and `--set`, and written next to every run."""
+"""Settings as frozen dataclasses with checked values, from TOML, JSON or `--set`."""
 
 import dataclasses
 import json
@@ -21,12 +21,12 @@ T = TypeVar("T")
 
 
 class RemovedSetting(AemError):
-    """A setting that an earlier version had."""
+    """A setting of an earlier version, with a value that is no longer supported."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """Which numbers a setting may be.
+    """The numbers that a setting may have.
 
     Parameters
     ----------
@@ -91,20 +91,20 @@ def setting(
     choices: Collection[str] = (),
     earlier: Any = dataclasses.MISSING,
 ) -> Any:
-    """Return a field of a settings dataclass, with all that is to be known of it.
+    """Declare a setting: a dataclass field with its default, purpose and range.
 
     Parameters
     ----------
     default
-        its value where nobody sets it; a tuple, or a dataclass of settings, as it is.
+        its default value.
     help
-        what it is for: a phrase that the reference, the command line and errors may show.
+        its purpose, as the reference and the command line show it.
     at_least, above, at_most, below
         the range of a number, or of each number of a tuple.
     choices
         the names it may be, where a `Literal` cannot list them.
     earlier
-        what files have that are older than the setting, where that is not its default.
+        the value in files that are older than the setting, if not its default.
     """
     limits = (at_least, above, at_most, below)
     allowed = None if limits == (None,) * 4 else Range(*limits)
@@ -114,24 +114,24 @@ def setting(
 
 
 def help_of(cls: type[Any], name: str) -> str:
-    """Return what a setting is for.
+    """Return the help text of a setting.
 
     Parameters
     ----------
     cls
         a dataclass of settings.
     name
-        of the setting.
+        name of the setting.
     """
     field = next(field for field in dataclasses.fields(cls) if field.name == name)
     return str(field.metadata["help"])
 
 
 class Settings:
-    """Base of all dataclasses of settings: types and ranges are checked wherever one is made.
+    """Base class of settings, which checks types and ranges of all values.
 
-    A subclass whose settings depend on each other checks that in its own `__post_init__`, after
-    this.
+    A subclass whose settings depend on each other checks this in its own `__post_init__`, after
+    calling that of the base class.
     """
 
     def __post_init__(self) -> None:
@@ -158,8 +158,7 @@ def _types(cls: type[Any]) -> dict[str, Any]:
 def from_mapping(cls: type[T], values: Mapping[str, Any], where: str = "") -> T:
     """Build a dataclass of settings, refusing unknown keys and values of the wrong type.
 
-    Keys in the `REMOVED` of the dataclass are read over, if they have the value that is named
-    there.
+    Keys in the `REMOVED` of the dataclass are ignored if they have the value that is given there.
 
     Parameters
     ----------
@@ -238,9 +237,9 @@ def to_mapping(config: Any) -> dict[str, Any]:
 
 
 def completed(config: Any, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of the kind of `config` as a file holds them, to compare them with its own.
+    """Complete the settings in a file by those that it does not mention.
 
-    What the file does not mention was no setting when it was written: it is what it was then.
+    These were added after the file was written, and have the value that is declared for such files.
 
     Parameters
     ----------
@@ -259,19 +258,33 @@ def completed(config: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
+def unusual(config: Any) -> dict[str, Any]:
+    """Return the settings whose values differ from those of a file that does not mention them.
+
+    They stay the same when a later version adds a setting.
+
+    Parameters
+    ----------
+    config
+        a dataclass of settings.
+    """
+    unset = completed(config, {})
+    return {name: value for name, value in to_mapping(config).items() if value != unset[name]}
+
+
 def refuse_other(
     place: Path, found: Mapping[str, Any], wanted: Mapping[str, Any], section: str = ""
 ) -> None:
-    """Refuse to go on where a run of other settings was begun.
+    """Raise an error if a run was begun with other settings.
 
     Parameters
     ----------
     place
         file or folder of that run, for the message.
     found
-        its settings.
+        settings of that run.
     wanted
-        the settings of this run; others of `found` do not matter.
+        settings of this run; further ones of `found` are ignored.
     section
         what stands before each key in the message, such as "train.".
     """
@@ -284,7 +297,7 @@ def refuse_other(
 
 
 def merge(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
-    """Return nested dictionaries, the second laid over the first.
+    """Merge two nested dictionaries; values of the second one replace those of the first.
 
     Parameters
     ----------
@@ -340,7 +353,7 @@ def parse_assignment(text: str) -> dict[str, Any]:
 
 
 def to_toml(config: Any) -> str:
-    """Return settings as TOML that can be read back; JSON's values are TOML's, table by table.
+    """Return settings as TOML, with a table for each section.
 
     Parameters
     ----------

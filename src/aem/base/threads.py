@@ -1,13 +1,11 @@
-"""Threads of the library's own: a pool that shares the machine politely.
+"""The library's own thread pool, which stays fast beside other processes.
 
-PyTorch cuts every product among threads that spin while they wait for one another. On an idle
-machine that is fast. Beside other work it is not: a thread that the other work holds up is waited
-for at every one of ten thousand products, and those that wait burn what the machine has left. And
-how a product is cut decides how it is rounded.
+PyTorch divides every matrix product among threads that spin while they wait for each other. This is
+fast on an idle machine. Beside other processes every product waits for the slowest thread, while the
+others spin. Besides, rounding depends on how a product is divided.
 
-Here a thread takes a whole piece of work, such as a block of rows, computes it alone, and takes the
-next one when it is done; a thread without work sleeps. Pieces do not depend on how many threads
-there are, so neither do the numbers.
+In this pool a thread computes a whole task, such as a block of rows, and idle threads sleep. Tasks do
+not depend on the number of threads, and therefore results do not either.
 """
 
 import math
@@ -16,29 +14,29 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import cache
 from itertools import chain, islice
 from pathlib import Path
 from typing import TypeVar
 
 import torch
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import threadpool_limits
 
 from aem.errors import AemError
 
 VARIABLE = "AEM_THREADS"
-AHEAD = 2  # pieces of work per thread that are handed out before their turn
+AHEAD = 2  # tasks per thread that are submitted ahead
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _lock = threading.Lock()
-_here = threading.local()  # what a thread knows of itself
+_here = threading.local()  # the state of each thread
 _chosen: int | None = None
 _pools: dict[int, ThreadPoolExecutor] = {}
-_inside = 0  # computations that want PyTorch's operations on one thread each
-_usual = 1  # PyTorch's own number of threads while there are such
+_inside = 0  # number of contexts of `alone`
+_usual = 1  # PyTorch's number of threads outside of them
 
 
 def set_threads(threads: int | None) -> None:
@@ -61,7 +59,7 @@ def set_threads(threads: int | None) -> None:
 def get_threads() -> int:
     """Return how many threads compute.
 
-    Unless told otherwise, as many as PyTorch would use (`torch.set_num_threads`), but no more than
+    By default as many as PyTorch would use (`torch.set_num_threads`), but no more than
     the processors this process may run on and the share of them that its container has.
     """
     if _chosen is not None:
@@ -112,7 +110,7 @@ def container_quota(
 
 
 def _quotas(root: Path, path: str, read: Callable[[Path], float]) -> Iterator[float]:
-    """The limits of a group and of those it lies in; within a container the root is its own."""
+    """Yield the limits of a control group and of all groups that contain it."""
     yield read(root)
     folder = root
     for part in Path(path.lstrip("/")).parts:
@@ -141,10 +139,10 @@ def _quota_of_version_1(folder: Path) -> float:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Let every operation of PyTorch compute on the thread that asks for it; also a decorator.
+    """Let PyTorch use one thread per operation within the context; also a decorator.
 
-    PyTorch's number of threads belongs to the whole process, and partly to each thread: those who
-    enter set it to one, the last to leave restores what the first found.
+    PyTorch's number of threads is a setting of the process, and partly of each thread. It is one as
+    long as any thread is within the context, and then restored.
     """
     global _inside, _usual
     with _lock:
@@ -153,7 +151,7 @@ def alone() -> Iterator[None]:
             _here.before = found
             torch.set_num_threads(1)
         if not _inside:
-            # A thread that left while others were inside has one since; what counts is what it had.
+            # A thread that left while others were inside still has one: use its earlier number.
             _usual = getattr(_here, "before", found)
         _inside += 1
     try:
@@ -169,18 +167,15 @@ def alone() -> Iterator[None]:
 
 @contextmanager
 def libraries_alone() -> Iterator[None]:
-    """The same for the linear algebra of NumPy and SciPy and the clustering of scikit-learn."""
-    with ExitStack() as stack:
-        stack.enter_context(alone())
-        limits: AbstractContextManager[object] = ThreadpoolController().limit(limits=1)
-        stack.enter_context(limits)
+    """Do the same for NumPy, SciPy and scikit-learn as well."""
+    with alone(), threadpool_limits(1):
         yield
 
 
 def spread(
     function: Callable[[Item], Result], items: Iterable[Item], *, device: str = "cpu"
 ) -> Iterator[Result]:
-    """Yield what a function makes of each item, in the items' order; each item has one thread.
+    """Apply a function to items in parallel, one thread per item, and yield results in order.
 
     Parameters
     ----------
@@ -189,7 +184,7 @@ def spread(
     items
         may be endless: only a few are taken ahead.
     device
-        where the work is done: only a CPU's is shared between threads.
+        device of the computation; only work on a CPU is distributed.
     """
     if device != "cpu":
         yield from map(function, items)
@@ -225,7 +220,7 @@ def _by_pool(
                 waiting.append(pool.submit(work, item))
             yield waiting.popleft().result()
     finally:
-        # After an error or an interruption: nothing new is begun, what has begun is waited for.
+        # After an error or interruption, cancel waiting tasks and wait for running ones.
         for future in waiting:
             future.cancel()
         for future in waiting:
@@ -241,13 +236,13 @@ def _pool(threads: int) -> ThreadPoolExecutor:
 
 
 def _begin() -> None:
-    """In a new thread of the pool."""
+    """Initialise a new thread of the pool."""
     _here.worker = True
     torch.set_num_threads(1)  # as `alone` has it: a thread's own copy of the number
 
 
 def _forget() -> None:
-    """In a forked process, which has no threads but the one that forked."""
+    """Reset the pool in a forked process, which has one thread only."""
     global _lock, _inside
     _lock, _inside = threading.Lock(), 0
     _pools.clear()

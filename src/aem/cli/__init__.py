@@ -1,4 +1,4 @@
-"""The program: bad input is one sentence on standard error and exit code 2, an interruption 130."""
+"""The command line: bad input ends with one sentence and exit code 2, an interruption with 130."""
 
 import os
 import sys
@@ -21,7 +21,7 @@ def main() -> None:
 
 
 def _wait_politely() -> None:
-    """Let threads of PyTorch and others sleep while they wait, unless the user has said how to wait.
+    """Let idle threads of OpenMP sleep, unless the user has set OMP_WAIT_POLICY.
 
     They would spin, which takes time from whatever else runs on the machine, and from each other.
     Libraries read this when they are loaded, so it must come before.

@@ -1,4 +1,4 @@
-"""The command line: `aem COMMAND …`. A command's module is imported when it is the one to run."""
+"""The program `aem COMMAND …`, which imports the module of a command only when it runs it."""
 
 import inspect
 import signal
@@ -37,23 +37,23 @@ COMMANDS = {
 
 
 class Commands(TyperGroup):
-    """Commands that are imported when they are needed, for torch takes seconds.
+    """The commands, imported when they are needed, because importing torch takes seconds.
 
-    Their interruption is an error like any other: typer would end without a word.
+    An interruption is reported as an error; typer would end without a message.
     """
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """In the order of the table above."""
+        """Return the names of the commands, in the order of `COMMANDS`."""
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """What a list of commands shows of one."""
+        """Return a command with its help alone, for the list of commands."""
         if cmd_name not in COMMANDS:
             return None
         return TyperCommand(cmd_name, help=COMMANDS[cmd_name][1])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command itself, once it is clear which is meant."""
+        """Import and return the command that the arguments name."""
         name, command, rest = super().resolve_command(ctx, args)
         return name, command and load(name or ""), rest
 
@@ -72,7 +72,7 @@ def load(name: str) -> Any:
     Parameters
     ----------
     name
-        of the command, a key of the table above.
+        name of the command, a key of the table above.
     """
     from aem.cli.threads import give_threads
 
@@ -131,7 +131,7 @@ def flowing(text: str) -> str:
 
 
 def run() -> None:
-    """Run the command that the arguments name; told to end, it ends as if interrupted by hand."""
+    """Run the command that the arguments name; SIGTERM has the effect of Ctrl-C."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with warnings.catch_warnings():
         usual = warnings.showwarning

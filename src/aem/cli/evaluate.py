@@ -1,4 +1,4 @@
-"""`aem evaluate`: a model's log-likelihood on a table, in every way the library can compute it."""
+"""`aem evaluate`: the log-likelihood of a table by quadrature, importance sampling and AEM-KDE."""
 
 import math
 import time
@@ -150,7 +150,7 @@ def as_record(result: SideBySide, limit: float | None = None) -> dict[str, Any]:
 
 
 def _kernels(kernels: list[KDE]) -> dict[str, Any]:
-    """Of a single model its kernels, of an ensemble those of its members."""
+    """Return the parameters of AEM-KDE, of a model or of all members of an ensemble."""
     return asdict(kernels[0]) if len(kernels) == 1 else {"members": [asdict(k) for k in kernels]}
 
 
@@ -195,7 +195,7 @@ def _show(result: SideBySide, title: str, limit: float | None) -> None:
 
 
 def sentences(result: SideBySide, limit: float | None = None) -> list[str]:
-    """Return what the numbers need to be understood, as sentences.
+    """Return sentences that explain the numbers.
 
     Parameters
     ----------
@@ -206,27 +206,29 @@ def sentences(result: SideBySide, limit: float | None = None) -> list[str]:
     """
     settled = result.settled
     change = (
-        f"by {settled.moved:.1e} nats when the nodes rose from {settled.nodes[0]:,.0f} to"
-        f" {settled.nodes[1]:,.0f} per conditional; it had claimed an error of {settled.claimed:.1e}"
+        f"changed the mean by {settled.moved:.1e} nats, with {settled.nodes[1]:,.0f} instead of"
+        f" {settled.nodes[0]:,.0f} nodes per conditional; its stated error was {settled.claimed:.1e}"
     )
     lines = []
     if settled.held_still:
         lines.append(
-            f"The quadrature held still at {result.quadrature.mean:.6f}: it moved {change}."
+            f"The quadrature has converged to {result.quadrature.mean:.6f}: refinement {change}."
         )
     else:
-        lines.append(f"The quadrature did not hold still: it moved {change}. Do not quote it.")
+        lines.append(f"The quadrature has not converged, so do not quote it: refinement {change}.")
     if settled.rows_beyond_error:
-        lines.append(f"{settled.rows_beyond_error:,} rows moved by more than they had claimed.")
+        lines.append(f"{settled.rows_beyond_error:,} rows changed by more than their stated error.")
     if len(settled.unmet):
         named = ", ".join(map(str, settled.unmet[:5])) + (", …" if len(settled.unmet) > 5 else "")
         lines.append(f"{len(settled.unmet):,} rows do not meet the tolerance: {named}.")
     if result.quadrature.impossible:
-        lines.append(f"{result.quadrature.impossible:,} rows have density zero, hence the mean.")
+        lines.append(
+            f"{result.quadrature.impossible:,} rows have density zero, and so the mean is −inf."
+        )
     if result.importance_noise is not None:
         lines.append(
-            f"Importance sampling: its draws scatter the mean by ± {result.importance_noise:.1e}"
-            f" (two standard errors) and lift it by about {result.importance_bias:.1e}."
+            f"Importance sampling: the draws add an error of ± {result.importance_noise:.1e} (two"
+            f" standard errors) and a bias of about {result.importance_bias:.1e} to its mean."
         )
     if result.kernels:
         fits = " and ".join(
@@ -238,7 +240,7 @@ def sentences(result: SideBySide, limit: float | None = None) -> list[str]:
         lines.append(f"AEM-KDE: {fits}, fitted on {result.kde_fit_rows:,} rows {source}.")
     if limit is not None and result.gap is not None:
         lines.append(
-            f"No density can expect more than {limit:.4f}; on these rows the model is"
+            f"The highest possible expectation is {limit:.4f}; on these rows the model is"
             f" {result.gap.mean:.4f} ± {result.gap.two_se:.4f} below the true density."
         )
     return lines

@@ -82,10 +82,12 @@ def fit(
     seconds = round(time.monotonic() - started, 2)
     table = fitted.table
     origin = provenance(table.model.config, seed, table.model.device)
-    table.about.update(dropped=dropped, seconds=seconds, **origin)
+    table.left_out = tuple(dropped)
+    table.about.update(seconds=seconds, **origin)
     record = {
         "model": str(out),
         "columns": list(rows.names),
+        "dropped": dropped,
         "first_line_is_a_row": rows.headless,
         "discrete": [column.as_record() for column in table.discrete],
         "transforms": to_records(table.transform),
@@ -132,7 +134,7 @@ def sentences(table: TableModel, out: Path, seconds: float) -> list[str]:
     ]
     if about["copies"]:
         lines.append(
-            f"{about['copies']:,} rows are copies of others: none of them judges the model."
+            f"{about['copies']:,} rows are copies of others, and none of them is a validation row."
         )
     lines.append(_network(about))
     lines.append(f"Next: aem score {out} DATA --explain, or aem sample {out} -n 1000.")

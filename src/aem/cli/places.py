@@ -1,4 +1,4 @@
-"""Where commands read and write, looked at before the work begins."""
+"""Checks of the files that commands read and write, before the work begins."""
 
 import os
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ def load_any_model(path: Path, device: str) -> TableModel | TableEnsemble:
 
 
 def load_table_model(path: Path, device: str) -> TableModel:
-    """Load the one model in a file, for what asks about its conditionals.
+    """Load the single model in a file, for commands that need its conditionals.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def load_table_model(path: Path, device: str) -> TableModel:
 def left_out_of(
     table: TableModel | TableEnsemble, drop: Sequence[str] | None
 ) -> tuple[Sequence[str], Sequence[str]]:
-    """Return which columns of an input to leave out.
+    """Return the columns of an input file that are left out.
 
     Parameters
     ----------
@@ -60,8 +60,7 @@ def left_out_of(
         what was left out of the fit, which may be there.
     """
     asked = drop or ()
-    known = table.about.get("dropped") or ()
-    return asked, [name for name in known if name not in asked]
+    return asked, [name for name in table.left_out if name not in asked]
 
 
 def _file(path: Path) -> Path:
@@ -88,7 +87,7 @@ def check_output(out: str, *inputs: str | Path) -> None:
 
 
 def check_place(path: Path, *inputs: str | Path) -> None:
-    """Refuse a place where no file can be, or where an input is, without making anything yet.
+    """Refuse a path that cannot be written, or that is an input file, without writing anything.
 
     Parameters
     ----------

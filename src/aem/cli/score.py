@@ -1,4 +1,4 @@
-"""`aem score`: log densities of rows, and why they are what they are."""
+"""`aem score`: log densities of rows, and which columns explain them."""
 
 from typing import Annotated, Any
 

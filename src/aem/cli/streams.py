@@ -1,4 +1,4 @@
-"""What commands read and write: tables by extension, `-` for standard streams, JSON, sentences."""
+"""Tables that commands read and write: by file extension, or `-` for standard input and output."""
 
 import io
 import json
@@ -64,7 +64,7 @@ def _read(source: str, known: Sequence[str]) -> RawTable:
 
 
 def write_columns(out: str, columns: Mapping[str, Any], *, as_json: bool = False) -> None:
-    """Write a table whole or not at all.
+    """Write a table, completely or not at all.
 
     Parameters
     ----------

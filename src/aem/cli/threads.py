@@ -13,8 +13,8 @@ from aem.base.threads import VARIABLE, get_threads, set_threads
 Threads = Annotated[
     int | None,
     typer.Option(
-        help=f"Threads that compute; {VARIABLE} sets them for all commands.",
-        show_default="what suits the machine",
+        help=f"Number of threads; {VARIABLE} sets it for all commands.",
+        show_default="chosen",
         metavar="<int>",
         min=1,
     ),

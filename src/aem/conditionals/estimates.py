@@ -1,14 +1,13 @@
-"""Estimates of log p for training: a few random nodes per conditional.
+"""Estimates of log p from a few random nodes per conditional, for training.
 
-*importance* is the paper's: Ẑ = mean of w at S draws of the proposal.
+*importance* is the paper's estimator: Ẑ is the mean of w at S samples of the proposal.
 
-*ranking* puts the data point among the nodes. Over S + 1 iid nodes, w(x) / Σ w is the probability
-that x is the data point given the set, whatever the set: training it is a ranking problem whose
-optimum is w ∝ p / q for any S, and log p̂ − log q ≤ log(S + 1), so nothing can run away while the
-proposal does not cover the data yet. With stratified nodes the data point takes the place of the
-node in its own stratum. Then again each set holds one point per stratum, one of them the data, and
-the posterior over which is w / Σ w: the same exactness with less variance. (Adding it as an extra
-node would not be: the set then betrays which stratum has two.)
+*ranking* includes the data point among the nodes. Given S + 1 independent nodes, w(x) / Σ w is the
+probability that x is the data point. Training this is a ranking problem with the optimum w ∝ p / q for
+any S. As log p̂ − log q ≤ log(S + 1), the objective is bounded even while the proposal does not cover
+the data. With stratified nodes the data point replaces the node in its own stratum. Then each set again
+has one point per stratum, one of which is the data, and the same argument holds with less variance.
+(With the data as an additional node it would not: the set would show which stratum has two points.)
 
 Nothing here sends a gradient into the proposal: nodes and log q are constants (paper, section 3.2).
 """

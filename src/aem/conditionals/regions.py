@@ -1,4 +1,4 @@
-"""Highest-density regions of a conditional."""
+"""Highest-density regions of a conditional, to the tolerance of its CDF."""
 
 import torch
 from jaxtyping import Float
@@ -49,7 +49,7 @@ def highest_density_region(cdf: PanelCDF, problem: int, mass: float) -> Float[Te
 
 
 def _grid(cdf: PanelCDF, problem: int) -> Float[Tensor, " G"]:
-    """Points between the panels' ends, and closer and closer ones towards both ends of the line."""
+    """Return a grid within each panel, with ever smaller steps towards both ends of the line."""
     own = slice(int(cdf.first[problem]), int(cdf.first[problem] + cdf.count[problem]))
     start, end = cdf.panels.start[own], cdf.panels.end[own]
     inner = torch.arange(CELLS).to(start) / CELLS
@@ -59,7 +59,7 @@ def _grid(cdf: PanelCDF, problem: int) -> Float[Tensor, " G"]:
 
 
 def _above(t: Tensor, height: Tensor, threshold: Tensor) -> Float[Tensor, "I 2"]:
-    """Where a piecewise linear function exceeds a threshold."""
+    """Return the intervals in which a piecewise linear function exceeds a threshold."""
     inside = torch.cat((height.new_zeros(1), (height > threshold).to(height), height.new_zeros(1)))
     rises, falls = (inside.diff() > 0).nonzero()[:, 0], (inside.diff() < 0).nonzero()[:, 0] - 1
 

@@ -1,1 +1,1 @@
-"""Where rows come from: exact densities in the plane, and tables."""
+"""Data sets: tasks in the plane with exact densities, and real tables with their downloads."""

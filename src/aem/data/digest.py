@@ -1,4 +1,4 @@
-"""Checksums of what files say, not of how they were packed."""
+"""Checksums of the content of files, independent of compression."""
 
 import gzip
 import hashlib

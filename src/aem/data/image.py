@@ -1,4 +1,4 @@
-"""Any picture as a density on the unit square: bright is likely."""
+"""The image task: a picture as a density on the unit square."""
 
 from importlib.resources import files
 from importlib.resources.abc import Traversable

@@ -1,4 +1,4 @@
-"""How a data set is described: its sizes, its licence, its files and where they come from."""
+"""The description of a data set: sizes, licence, files and sources."""
 
 import os
 from collections.abc import Callable
@@ -44,7 +44,7 @@ class DataFile:
 
 @dataclass(frozen=True)
 class Download:
-    """A file of the web: what it must hash to, where it is kept, and what is taken out of it."""
+    """A download: its URL and checksum, where it is stored, and the files it contains."""
 
     url: str
     hash: str
@@ -56,7 +56,7 @@ class Download:
 
 @dataclass(frozen=True)
 class Source:
-    """One form in which a data set may lie under the root."""
+    """One of the forms in which a data set may be stored."""
 
     files: tuple[DataFile, ...]
     read: Callable[..., TableSplits] | None
@@ -76,7 +76,7 @@ class Source:
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """What is known of a data set before any file is opened."""
+    """The description of a data set."""
 
     name: str
     description: str
@@ -96,7 +96,7 @@ class DatasetInfo:
 
     @property
     def how_to_get(self) -> str:
-        """What the user can do, to follow a colon in a sentence."""
+        """How to get the data set, as the end of a sentence."""
         return f"run `aem data fetch {self.name}`" if self.fetchable else self.by_hand
 
 

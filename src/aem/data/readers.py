@@ -1,4 +1,4 @@
-"""Files that may be truncated or foreign: read into arrays, or refused in one sentence."""
+"""Readers of arrays and tables, with one-sentence errors for damaged files."""
 
 import tarfile
 import zipfile
@@ -25,7 +25,7 @@ _BROKEN: Final = (
 
 @contextmanager
 def refusing(path: Path, kind: str) -> Iterator[None]:
-    """Turn all that a broken file can raise into one sentence that names it.
+    """Turn errors of reading a damaged file into one sentence that names it.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""All data sets by name: what they are, whether they are here, and their splits."""
+"""All data sets by name: their descriptions, whether their files are present, and their splits."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What every table loader returns: three splits with the same columns."""
+"""Training, validation and test rows of a data set, as its loader returns them."""
 
 from dataclasses import dataclass
 from typing import Self, TypeAlias
@@ -21,7 +21,7 @@ class TableSplits:
     Parameters
     ----------
     name
-        of the data set.
+        name of the data set.
     train
         rows to train on [B, D].
     validation
@@ -69,7 +69,7 @@ class TableSplits:
         Parameters
         ----------
         name
-            of the data set.
+            name of the data set.
         splits
             training, validation and test rows.
         columns

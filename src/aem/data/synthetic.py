@@ -21,7 +21,7 @@ _FAR: Final = 1e150  # its square is still a float; beyond it a log density is â
 
 
 class PlaneTask(ABC):
-    """A distribution in the plane that can be sampled and whose density is known."""
+    """A distribution in the plane with a sampler and an exact density."""
 
     name: str
     bounds: Window
@@ -35,7 +35,7 @@ class PlaneTask(ABC):
         n
             how many rows.
         seed
-            of the draws.
+            seed of the draws.
         """
         return self._draw(n, np.random.default_rng(seed))
 

@@ -1,1 +1,1 @@
-"""What a model is worth: scores by quadrature, importance sampling, AEM-KDE and the proposal."""
+"""Evaluation of models: scores by quadrature, importance sampling, AEM-KDE and the proposal."""

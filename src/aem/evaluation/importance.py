@@ -1,6 +1,6 @@
-"""The paper's score: log p̂ with Ẑ the mean weight of S draws of the proposal.
+"""The paper's score: log p̂, with Ẑ as the mean weight of S samples of the proposal.
 
-Nodes are drawn, weighed and forgotten a chunk at a time, so memory does not grow with S. The
+Samples are processed in chunks, so memory does not grow with S. The
 logarithm of an unbiased Ẑ is biased: on average log Ẑ is too low by half the relative variance of
 Ẑ, and the score too high by as much. `bias` estimates that from the same weights.
 """
@@ -33,7 +33,7 @@ class Estimated:
     log_z
         log Ẑ, the log of the mean weight of the nodes.
     bias
-        by how much that is too low on average, for independent nodes.
+        how much too low this is on average, for independent nodes.
     """
 
     log_z: Float[Tensor, " N"]
@@ -53,7 +53,7 @@ class ImportanceScores:
     log_z
         estimates of log Z, relative to the proposal.
     bias
-        by about how much log_prob is too high on average.
+        approximately how much too high log_prob is on average.
     """
 
     log_prob: Float[Tensor, "B D"]
@@ -84,7 +84,7 @@ def random_uniforms(
     stratified
         whether node s lies in the s-th stratum.
     generator
-        where the random numbers come from; its device is theirs.
+        generator of the random numbers; its device is theirs.
     dtype
         floating-point type of the uniforms.
     """
@@ -97,7 +97,7 @@ def random_uniforms(
 
 
 def ranges(total: int, step: int) -> Iterator[range]:
-    """Yield [0, total) in pieces.
+    """Divide [0, total) into ranges.
 
     Parameters
     ----------
@@ -108,21 +108,6 @@ def ranges(total: int, step: int) -> Iterator[range]:
     """
     for start in range(0, total, step):
         yield range(start, min(start + step, total))
-
-
-def generator_for(seed: int, device: torch.device) -> torch.Generator:
-    """Return a stream of random numbers of one's own.
-
-    Parameters
-    ----------
-    seed
-        of the stream.
-    device
-        where the numbers are drawn.
-    """
-    generator = torch.Generator(device)
-    generator.manual_seed(seed)
-    return generator
 
 
 @torch.no_grad()
@@ -145,7 +130,7 @@ def estimate_log_z(
     stratified
         whether they are drawn one from each of S strata, or independently.
     generator
-        where the random numbers come from.
+        generator of the random numbers.
     memory
         bytes that may be held at a time.
     """
@@ -167,7 +152,7 @@ def estimate_log_z(
 
 
 def rows_within(memory: int, model: AEM, samples: int) -> int:
-    """Return how many rows to treat together: fewer where each brings more nodes.
+    """Return how many rows fit into memory together, given the nodes per conditional.
 
     Parameters
     ----------
@@ -189,7 +174,7 @@ def by_conditionals(
     together: int,
     count: Callable[[int], None],
 ) -> list[tuple[Tensor, ...]]:
-    """Return what a function makes of blocks of rows and their conditionals.
+    """Apply a function to blocks of rows and their conditionals.
 
     Parameters
     ----------
@@ -202,7 +187,7 @@ def by_conditionals(
     together
         how many rows are treated together.
     count
-        is told how many more rows are done.
+        called with the number of rows of each finished block.
     """
     z = model.standardise(x)
 
@@ -241,7 +226,7 @@ def importance_scores(
     stratified
         whether they are drawn one from each of S strata, or independently as in the paper.
     seed
-        of the draws.
+        seed of the draws.
     memory
         bytes that may be held at a time; together with the seed it decides the draws.
     report
@@ -252,7 +237,7 @@ def importance_scores(
     log_slope = -model.standardisation.scale.double().log()
 
     def score(z: Tensor, flat: Conditionals, first: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        generator = generator_for((seed * 1_000_003 + first) % 2**63, z.device)
+        generator = torch.Generator(z.device).manual_seed((seed * 1_000_003 + first) % 2**63)
         log_q = flat.proposal.log_prob_of(z.flatten()).double().reshape(z.shape) + log_slope
         log_w = flat.log_weight(z.reshape(-1, 1)).double().reshape(z.shape)
         estimated = estimate_log_z(

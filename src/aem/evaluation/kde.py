@@ -1,7 +1,7 @@
 """AEM-KDE: a kernel density estimate of the AEM that is normalised without any integral.
 
 For each conditional, S proposal draws y_s with normalised importance weights w̄_s carry Gaussian
-kernels of bandwidth h, and the proposal itself fills what they leave uncovered:
+kernels of bandwidth h, and the proposal covers the rest:
 
     p_kde(x_d) = α q(x_d) + (1 − α) Σ_s w̄_s N(x_d; y_s, h²)
 
@@ -30,7 +30,6 @@ from aem.errors import AemError
 from aem.evaluation.importance import (
     MEMORY,
     by_conditionals,
-    generator_for,
     random_uniforms,
     ranges,
     rows_within,
@@ -45,7 +44,7 @@ BISECTIONS = 50
 
 @dataclass(frozen=True)
 class KDE:
-    """The fitted numbers of an AEM-KDE, and what fixes its draws.
+    """The fitted parameters of an AEM-KDE, and those that determine its draws.
 
     Parameters
     ----------
@@ -58,7 +57,7 @@ class KDE:
     stratified
         whether the kernels' uniforms lie one in each of S strata, or are independent.
     seed
-        of those uniforms, which all rows share.
+        seed of those uniforms, which all rows share.
     """
 
     bandwidth: float
@@ -139,7 +138,7 @@ def log_components(
 ) -> tuple[Float[Tensor, "B D"], Float[Tensor, "M B D"]]:
     """Return the log densities that an AEM-KDE mixes, from one pass over the nodes.
 
-    The energies are what costs; once a node has its weight, M kernels are as good as free.
+    Energies dominate the cost, and several bandwidths cost little more than one.
 
     Parameters
     ----------
@@ -154,7 +153,7 @@ def log_components(
     stratified
         whether the kernels' uniforms lie one in each of S strata, or are independent.
     seed
-        of those uniforms, which all rows share.
+        seed of those uniforms, which all rows share.
     memory
         bytes that may be held at a time.
     report
@@ -173,7 +172,7 @@ def log_components(
         range(samples),
         samples,
         stratified=stratified,
-        generator=generator_for(seed, torch.device("cpu")),
+        generator=torch.Generator().manual_seed(seed),
     ).to(like)
     uniforms = uniforms.clamp(max=1 - torch.finfo(like.dtype).eps / 2)
 
@@ -205,10 +204,10 @@ def log_components(
 
 
 def best_proposal_weight(log_q: Float[Tensor, " N"], log_k: Float[Tensor, " N"]) -> float:
-    """The α that maximises mean log(α q + (1 − α) k), not below 1 / (N + 1).
+    """Return the α ≥ 1 / (N + 1) that maximises the mean of log(α q + (1 − α) k).
 
-    The floor is what N validation values can say about places the kernels do not reach; without it
-    one test value out there would cost everything.
+    N validation values cannot show a smaller share of values far from all kernels, and without the
+    lower bound a single such test value could have a density of zero.
 
     Parameters
     ----------
@@ -250,7 +249,7 @@ def fit_kde(
 ) -> KDE:
     """Find the bandwidth and the proposal's weight of greatest validation likelihood.
 
-    Each row is passed over twice: for a grid of bandwidths, and for a finer one around its best.
+    There are two passes: one for a coarse grid of bandwidths, one for a finer grid around its best.
 
     Parameters
     ----------
@@ -261,7 +260,7 @@ def fit_kde(
     samples
         S, kernels per conditional.
     seed
-        of those uniforms, which all rows share.
+        seed of those uniforms, which all rows share.
     memory
         bytes that may be held at a time.
     report

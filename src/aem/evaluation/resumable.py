@@ -1,7 +1,7 @@
-"""What an evaluation has computed, kept in files: a second run goes on, or has nothing to do.
+"""Evaluations that can be continued: scores are kept in files, and a second run computes the rest.
 
-Each file carries a fingerprint of everything its numbers depend on. A file with another one is
-somebody else's, and is written anew.
+Each file has a fingerprint of everything that its scores depend on. A file with another fingerprint
+is overwritten.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ Columns = dict[str, Tensor]  # numbers per row, float64, on the CPU
 Fingerprint = dict[str, Any]
 
 SECONDS_BETWEEN_WRITES = 10.0
-SECONDS_A_BLOCK = 0.5  # one that takes less may grow
+SECONDS_A_BLOCK = 0.5  # blocks that take less time may grow
 
 
 def digest_of_rows(rows: NDArray[np.floating]) -> str:
@@ -42,7 +42,7 @@ def digest_of_rows(rows: NDArray[np.floating]) -> str:
 def remember(
     path: Path, fingerprint: Fingerprint, compute: Callable[[], dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return a small result from its file, or compute it and write it there.
+    """Return a result from its file, or compute and store it.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def remember(
         if kept["fingerprint"] == fingerprint:
             return dict(kept["result"])
     except (OSError, ValueError, KeyError, TypeError):
-        pass  # not there, or not ours: computing it again mends both
+        pass  # missing or of another evaluation: compute it again
     result = compute()
     write_json(path, {"fingerprint": fingerprint, "result": result})
     return result
@@ -76,10 +76,10 @@ def accumulate(
     report: Report,
     what: str,
 ) -> Columns:
-    """Score rows block by block until all are done or time is up; at least one block is.
+    """Score rows block by block until the last one or the time limit, but at least one block.
 
-    Blocks always begin at multiples of `block`, so that what is drawn at random for one does not
-    depend on where a run was stopped.
+    Blocks always begin at multiples of `block`, so that their random numbers do not depend on where
+    a run was stopped.
 
     Parameters
     ----------
@@ -94,14 +94,13 @@ def accumulate(
     block
         how many rows are scored at a time.
     grows
-        whether a block may grow as long as there is time between two reports: where nothing is
-        drawn.
+        whether blocks may grow, to have fewer reports; only for scores without random numbers.
     seconds
-        after how long to stop; zero for never.
+        time limit; zero for none.
     report
         called as `report(what, done, total)` while the work goes on.
     what
-        what the report calls it.
+        name of the task in reports.
     """
     parts = _read(path, fingerprint)
     done = len(next(iter(parts[0].values()))) if parts else 0
@@ -110,7 +109,7 @@ def accumulate(
         began = time.monotonic()
         first = done if grows else done - done % block
         fresh = compute(rows[first : first + block], first)
-        # The last block of a smaller request was cut short: only its end is new.
+        # The last block of an earlier, smaller request was cut short: only the rest is new.
         parts.append({k: v[done - first :].double().cpu() for k, v in fresh.items()})
         done = first + len(next(iter(fresh.values())))
         report(what, done, len(rows))

@@ -1,9 +1,9 @@
-"""One table scored in every way the library knows, side by side.
+"""Several scores of the same rows, side by side, with a test of the quadrature's error.
 
-The quadrature does not only state an error, it is put to the test: everything is computed again,
-starting from equal panels that already hold twice the nodes it had used, at a quarter of the
-tolerance, until the mean moves by less than a tenth of the error it had claimed. Equal panels look
-where the adaptive rule saw nothing to look for. The last figure is reported, and how far it moved.
+The quadrature is repeated with twice the nodes, in panels of equal length, and a quarter of the
+tolerance, until the mean changes by less than a tenth of its stated error. Panels of equal length
+also cover regions where the adaptive rule saw nothing to refine. The last mean is reported with the
+change.
 """
 
 import math
@@ -27,10 +27,10 @@ from aem.evaluation.importance import ranges
 from aem.evaluation.kde import KDE
 from aem.evaluation.kde import SAMPLES as KDE_SAMPLES
 
-STILL = 0.1  # of the claimed error: moving less than this is holding still
+STILL = 0.1  # fraction of the stated error by which the mean may change
 MOST_REFINEMENTS = 4
-FIT_ROWS = 2000  # validation rows that fit the two numbers of AEM-KDE; more change nothing
-SET_ASIDE = 10  # one row in this many fits AEM-KDE where there are no validation data
+FIT_ROWS = 2000  # validation rows that AEM-KDE is fitted on; more hardly change its two parameters
+SET_ASIDE = 10  # without validation data one row in ten is used to fit AEM-KDE
 IMPORTANCE_SAMPLES = 1000
 
 
@@ -65,7 +65,7 @@ class Estimate:
     log_prob
         the estimate for each row.
     bias
-        by about how much it is too high on average.
+        approximately how much too high it is on average.
     """
 
     log_prob: Float[Tensor, " B"]
@@ -74,7 +74,7 @@ class Estimate:
 
 @runtime_checkable
 class Density(Protocol):
-    """A protocol for what is scored side by side; `aem.tables.scores.TableScores` follows it."""
+    """The protocol of densities that can be evaluated, such as `aem.tables.scores.TableScores`."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -118,7 +118,7 @@ class Density(Protocol):
         samples
             draws per conditional.
         seed
-            of the draws.
+            seed of the draws.
         report
             called as `report(what, done, total)` while the work goes on.
         """
@@ -133,7 +133,7 @@ class Density(Protocol):
         samples
             kernels per conditional.
         seed
-            of the kernels' places.
+            seed of the positions of the kernels.
         report
             called as `report(what, done, total)` while the work goes on.
         """
@@ -154,7 +154,7 @@ class Density(Protocol):
 
 @dataclass(frozen=True)
 class Summary:
-    """The mean of N log densities, and what a mean hides; all in nats.
+    """The mean of N log densities with its standard error, the median and the worst row, in nats.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ def summarise(values: Float[Tensor, " B"], labels: NDArray[np.int64] | None = No
 
 @dataclass(frozen=True)
 class Settled:
-    """Log densities by quadrature after refinement, and how they behaved.
+    """Log densities by quadrature after refinement, and how much refinement changed them.
 
     Parameters
     ----------
@@ -218,15 +218,16 @@ class Settled:
     error
         its estimated error.
     held_still
-        whether the last refinement moved the mean by less than a tenth of the error claimed.
+        whether the quadrature has converged: the last refinement changed the mean by less than a
+        tenth of the error stated before.
     moved
-        how far it moved the mean, in nats.
+        by how much it changed the mean, in nats.
     claimed
-        mean error claimed before it.
+        mean error stated before it.
     worst_move
-        how far it moved a single row at most.
+        by how much it changed a single row at most.
     rows_beyond_error
-        how many rows it moved by more than the error they had claimed.
+        how many rows it changed by more than their stated error.
     nodes
         evaluations per conditional, before and after it.
     refinements
@@ -250,7 +251,7 @@ class Settled:
     unmet: NDArray[np.int64]
 
     def record(self) -> dict[str, Any]:
-        """How they behaved, as results hold it."""
+        """Return the changes by refinement, for result files."""
         return {
             "held_still": self.held_still,
             "moved": self.moved,
@@ -263,7 +264,7 @@ class Settled:
 
 
 def _score(density: Density, x: Tensor, settings: Quadrature, report: Report, what: str) -> Exact:
-    """Score all rows, some at a time so that there is progress to see."""
+    """Score rows in blocks, to report progress."""
     block = 128 * get_threads() if x.device.type == "cpu" else 4096
     parts = []
     for some in ranges(len(x), block):
@@ -282,7 +283,7 @@ def settle(
     settings: Quadrature | None = None,
     report: Report = silent,
 ) -> Settled:
-    """Score by quadrature, refining until the mean holds still (or four times in vain).
+    """Score by quadrature, refined until the mean no longer changes, or four times.
 
     Parameters
     ----------
@@ -353,7 +354,7 @@ class SideBySide:
     importance_samples
         draws per conditional that it took.
     importance_bias
-        by about how much its mean is too high.
+        approximately how much too high its mean is.
     importance_noise
         two standard errors of its mean that come from the draws.
     kde
@@ -421,7 +422,7 @@ def evaluate(
     tolerance
         largest error of a row's log density by quadrature, in nats; 1e-3 without one.
     seed
-        of everything drawn at random.
+        seed of all random numbers.
     report
         called as `report(what, done, total)` while the work goes on.
     """
@@ -487,7 +488,7 @@ def _table(density: Density, values: ArrayLike, what: str) -> NDArray[np.float64
 def _set_aside(
     table: NDArray[np.float64], seed: int
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """A tenth of the rows, chosen at random, and the numbers of the others."""
+    """Return a random tenth of the rows, and the numbers of the other rows."""
     if len(table) < SET_ASIDE:
         raise AemError(
             f"{len(table)} rows are too few to set some aside for AEM-KDE;"

@@ -1,4 +1,4 @@
-"""Scores of rows as a record: means with what a mean hides, and what a subset says of the whole."""
+"""Summaries of scores for result files: means with errors, and estimates for a whole split."""
 
 import math
 from dataclasses import asdict
@@ -16,7 +16,7 @@ from aem.evaluation.side_by_side import summarise
 def describe(
     log_prob: Float[Tensor, " N"], proposal: Float[Tensor, " B"] | None = None
 ) -> dict[str, Any]:
-    """Mean, two standard errors, median and worst row of the rows that have a density.
+    """Return mean, two standard errors, median and worst row of the rows that have a density.
 
     Parameters
     ----------
@@ -44,10 +44,10 @@ def describe(
 def whole_split(
     ours: Float[Tensor, " N"], beside: Float[Tensor, " N"], theirs: Float[Tensor, " B"]
 ) -> tuple[float, float]:
-    """The mean over B rows of a score known on N of them, and twice its standard error.
+    """Estimate the mean over B rows of a score that is known on N of them, with its error.
 
-    Another score, such as the proposal's, is known on all rows and goes up and down with ours: its
-    mean over all plus the mean difference on N rows is much better known than the mean over N (a
+    Another score, such as the proposal's, is known on all rows and correlated with this one. Its mean
+    over all rows plus the mean difference on N rows has a smaller error than the mean over N rows (a
     control variate).
 
     Parameters
@@ -127,7 +127,7 @@ def describe_quadrature(
 def describe_importance(
     columns: Columns, proposal: Float[Tensor, " B"], samples: int
 ) -> dict[str, Any]:
-    """Describe scores by importance sampling, with what the draws add: scatter, and a bias upwards.
+    """Describe scores by importance sampling, with the noise and the upward bias of the samples.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""AEM: an nn.Module that, called with a context or none, gives a distribution."""
+"""The AEM: an nn.Module that returns a distribution when it is called."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -128,7 +128,7 @@ class AEM(nn.Module):
             if config.spread_components:
                 bias[:, : self.head.size] += self.head.initial_bias()
             if self.head.silent:
-                # Exactly the initial proposal at first: nothing changed, and a flat energy.
+                # A new model equals its initial proposal: zero changes to it, and a constant energy.
                 self.arnn.silence(self.head.size)
                 bias[:, : self.head.size] = self.head.initial_bias()
                 self.energy.final.weight.zero_()
@@ -160,7 +160,7 @@ class AEM(nn.Module):
         context: NDArray[np.floating] | None = None,
         columns: Sequence[str] = (),
     ) -> "AEM":
-        """Build a fresh model whose standardisation and frequencies fit the training rows.
+        """Build an untrained model, with standardisation and frequencies from the training rows.
 
         Parameters
         ----------
@@ -217,9 +217,7 @@ class AEM(nn.Module):
         return self.standardisation.shift.dtype
 
     def standardise(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
-        """Map rows from the units of the data to what the networks see.
-
-        The arithmetic is in float64 until the last rounding.
+        """Standardise rows, in float64 up to the last rounding.
 
         Parameters
         ----------
@@ -229,7 +227,7 @@ class AEM(nn.Module):
         return self.standardisation.forward(x)
 
     def in_units(self, z: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
-        """Map rows from what the networks see back to the units of the data.
+        """Map standardised rows back to the units of the data.
 
         Parameters
         ----------
@@ -241,7 +239,7 @@ class AEM(nn.Module):
     def standardise_context(
         self, context: Float[Tensor, "*B Q"] | None
     ) -> Float[Tensor, "*B Q"] | None:
-        """Map a context to what the networks see; None stays None.
+        """Standardise a context; None stays None.
 
         Parameters
         ----------
@@ -257,7 +255,7 @@ class AEM(nn.Module):
             )
         if not bool(context.isfinite().all()):
             raise AemError("the context has values that are not finite")
-        # Beyond what the networks can tell apart it makes no difference.
+        # The networks cannot distinguish values beyond this range.
         wide = (context.double() - self.context_shift) / self.context_scale
         return wide.clamp(-REACH, REACH).to(self.context_shift)
 
@@ -277,10 +275,10 @@ class AEM(nn.Module):
         return self.interpret(self.arnn(past, context), past)
 
     def snap(self, z: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
-        """Return standardised rows as networks read them: discrete columns at the value they stand for.
+        """Move values of discrete columns to the middle of their cells, as the networks read them.
 
-        A discrete column's density is spread over cells one step wide; where in its cell a value
-        lies must tell nothing about the columns after it.
+        Dequantisation spreads values over cells, and the position in a cell must not carry
+        information to later columns.
 
         Parameters
         ----------
@@ -289,7 +287,7 @@ class AEM(nn.Module):
         """
         if not self.config.lattice:
             return z
-        # Never whitened, so that a column by itself can be put back and forth.
+        # Models with discrete columns are never whitened, so columns can be mapped one by one.
         shift, scale = self.standardisation.shift, self.standardisation.scale
         x = shift + scale * z
         value = self.origins + self.steps * ((x - self.origins) / self.steps).round()
@@ -354,12 +352,12 @@ class AEM(nn.Module):
 
     @property
     def flat(self) -> bool:
-        """Whether the energy is the same everywhere, so that the model is its proposal."""
+        """Whether the energy is constant, so that the model equals its proposal."""
         return self.config.energy == "relative" and not bool(self.energy.final.weight.any())
 
     @torch.no_grad()
     def flatten(self) -> None:
-        """Take the energy away: the model becomes its proposal, and scores as fast as that."""
+        """Make the energy constant, so that the model equals its proposal and scores as fast."""
         if self.config.energy != "relative":
             raise AemError("only a relative energy can be taken away: a literal one is the density")
         self.energy.final.weight.zero_()
@@ -371,7 +369,7 @@ class AEM(nn.Module):
 
 
 class ConditionalSequence:
-    """Conditionals feature by feature: `next()` gives p(x_d | x_<d), `push(z_d)` fixes x_d.
+    """The conditionals one after the other: `next()` returns p(x_d | x_<d), `push(z_d)` sets x_d.
 
     Parameters
     ----------
@@ -389,12 +387,12 @@ class ConditionalSequence:
         self.past = torch.zeros(rows, model.config.features, dtype=model.dtype, device=model.device)
 
     def next(self) -> Conditionals:
-        """Return the conditional of the next feature for every row: batch shape [B]."""
+        """Return the conditional of the next column for all rows, of batch shape [B]."""
         known = self.state.known
         return self.model.interpret(self.state.outputs(), self.past[:, :known], known).flatten()
 
     def push(self, z: Float[Tensor, " B"]) -> None:
-        """Fix the next feature of every row.
+        """Set the next column of all rows.
 
         Parameters
         ----------
@@ -408,9 +406,9 @@ class ConditionalSequence:
 
 
 def _standardisation(config: ModelConfig, x: NDArray[np.float64]) -> Affine:
-    """Fit the model's own map to training rows, in single precision.
+    """Fit the standardisation to training rows, in single precision.
 
-    Columns that are to be seen as they are get the identity.
+    Without standardisation it is the identity.
     """
     if not config.standardise:
         if np.abs(x).max() > REACH:

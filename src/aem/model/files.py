@@ -1,8 +1,9 @@
-"""The file of an AEM, and the parts of files that hold AEMs among other things.
+"""Files of AEMs, and the parts of other files that contain AEMs.
 
-Every file of models has a key for each thing it holds: `columns` (names, and what kind of column each
+The metadata of a file has these keys: `columns` (names, and what kind of column each
 is), `transforms` (from the columns of the table to those a model reads), `model` (its settings; its
-weights are the tensors) and `about`, which tells how it came about and decides nothing.
+weights are the tensors), `left_out` (columns of the data that took no part in the fit; not in every
+file) and `about`, information on how the model was made, which affects nothing.
 """
 
 from collections import Counter
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from aem.base.files import as_mapping, blaming_file, header, read_tensors, write_tensors
-from aem.base.settings import RemovedSetting, from_mapping, to_mapping
+from aem.base.settings import RemovedSetting, completed, from_mapping, to_mapping
 from aem.config import ModelConfig
 from aem.errors import AemError
 from aem.model.aem import AEM
@@ -58,7 +59,7 @@ def content(model: AEM, kind: str = "model") -> dict[str, Any]:
 
 
 def model_entry(model: AEM) -> dict[str, Any]:
-    """Return what a file says of a model besides its weights.
+    """Return the metadata of a model: its settings.
 
     Parameters
     ----------
@@ -71,15 +72,14 @@ def model_entry(model: AEM) -> dict[str, Any]:
 def load_model(path: str | Path, device: str | torch.device = "cpu") -> AEM:
     """Load a model in evaluation mode. No code in the file is ever run.
 
-    Some models do not read the columns of their table as they are; those are loaded with
-    `aem.TableModel.load`, and are refused here.
+    Models with transforms or discrete columns are refused; load them with `aem.TableModel.load`.
 
     Parameters
     ----------
     path
         a file that `save_model`, `aem fit` or `aem reproduce` wrote.
     device
-        where the model will be.
+        device of the model.
     """
     path = Path(path)
     tensors, metadata = read_tensors(path, *OF_A_TABLE)
@@ -99,7 +99,7 @@ def read_model(
     columns: Sequence[str],
     device: str | torch.device = "cpu",
 ) -> AEM:
-    """Build a model from what a file holds of it.
+    """Build a model from the metadata and tensors of a file.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def read_model(
     columns
         names of the columns as the model reads them.
     device
-        where the model will be.
+        device of the model.
     """
     config = as_mapping(as_mapping(entry, "model")["config"], "config")
     model = AEM(_read_config(config), columns=columns)
@@ -120,7 +120,7 @@ def read_model(
 
 def _read_config(given: dict[str, Any]) -> ModelConfig:
     try:
-        return from_mapping(ModelConfig, given)
+        return from_mapping(ModelConfig, completed(ModelConfig(), given))
     except RemovedSetting:
         raise
     except AemError as error:
@@ -128,7 +128,7 @@ def _read_config(given: dict[str, Any]) -> ModelConfig:
 
 
 def read_columns(entries: Any) -> list[dict[str, Any]]:
-    """Check the names and kinds of columns as a file holds them.
+    """Check the names and kinds of columns in a file.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def _is_column(entry: Any) -> bool:
 
 
 def model_information(path: str | Path) -> dict[str, Any]:
-    """Return all that a file of models says about itself, without building any.
+    """Return the metadata of a file of models, without building the models.
 
     Parameters
     ----------

@@ -1,11 +1,11 @@
-"""A Gaussian mixture of all columns together, fitted by expectation maximisation.
+"""Gaussian mixtures of all columns, fitted by expectation maximisation.
 
-It is where the proposals of an automatic fit start (`aem.conditionals.proposals.anchored`): on a
-small table it is hard to beat, and what a network adds to it can be judged on held-out rows.
+The proposals of an automatic fit start from such a mixture (`aem.conditionals.proposals.anchored`). On
+a small table it is hard to improve, and held-out rows show whether a network improves it.
 
-Covariances are shrunk towards the one the components share: with few rows a component keeps the
-common shape, with many it has its own. A last, wide component holds a small fixed share, so that no
-row, however far out, is impossible.
+Covariances are shrunk towards the average covariance of the components: with few rows a component has
+this shape, with many rows its own. A last, wide component has a small fixed weight, so that no row has
+a density of zero.
 """
 
 import math
@@ -28,15 +28,15 @@ Array = NDArray[np.float64]
 Moments = tuple[Array, Array, Array]  # counts, sums and sums of products
 LogDensities = Callable[[slice], Array]
 
-BLOCK = 2048  # rows that a thread treats together
+BLOCK = 2048  # rows per task of a thread
 WIDE_SHARE = 1e-4
-WIDE_SCALE = 10.0  # of the whole table's deviations
-SMALLEST_VARIANCE = 1e-6  # of standardised columns
-MOST_ROWS = 30_000  # more rows teach a mixture nothing
-MOST_PRODUCTS = 3e7  # numbers: 240 MB
+WIDE_SCALE = 10.0  # in standard deviations of the table
+SMALLEST_VARIANCE = 1e-6  # in units of standardised columns
+MOST_ROWS = 30_000  # used for fitting; more rows hardly change a mixture
+MOST_PRODUCTS = 3e7  # numbers kept in memory: 240 MB
 ITERATIONS = 80
 CONCENTRATIONS = 3
-SETTLED = 1e-4  # nats per row that an iteration must gain to go on
+SETTLED = 1e-4  # smallest gain of an iteration, in nats per row, before EM stops
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class JointMixture:
         )
 
     def repeated(self, copies: int) -> "JointMixture":
-        """Return the same density, every component but the last, wide one cut into several equal ones.
+        """Return the same density with each component, except the wide one, replaced by equal copies.
 
         Parameters
         ----------
@@ -144,7 +144,7 @@ class JointMixture:
         return JointMixture(weights, means, factors)
 
     def with_wide_component(self, z: Array) -> "JointMixture":
-        """Return the mixture with, at a small share, the shape of the whole table many times enlarged.
+        """Return the mixture with a wide component of small weight: the table's covariance, enlarged.
 
         Parameters
         ----------
@@ -160,13 +160,13 @@ class JointMixture:
 
 
 def _products(rows: Array, matrix: Array) -> Array:
-    """Return a matrix times each row, each row's result independent of the other rows."""
+    """Multiply rows by a matrix, with results that do not depend on the other rows."""
     found: Array = linear(torch.from_numpy(rows), torch.from_numpy(matrix), block=MANY).numpy()
     return found
 
 
 class MixtureRows:
-    """Standardised rows to fit mixtures to, with their products: EM is then two matrix products.
+    """Standardised rows with the products of their columns, so that EM needs two matrix products.
 
     A log density of a Gaussian is linear in the products of a row's columns, and so are the moments
     of a component. Where these are too many to keep, components are taken one by one.
@@ -197,7 +197,7 @@ class MixtureRows:
         count
             the number of clusters.
         seed
-            of k-means; results are kept by count and seed.
+            seed of k-means; results are kept by count and seed.
         """
         if (count, seed) not in self._starts:
             found = KMeans(count, n_init=1, random_state=seed).fit_predict(self.z)
@@ -205,7 +205,7 @@ class MixtureRows:
         return self._starts[count, seed]
 
     def blocks(self) -> list[slice]:
-        """Return the slices of rows that threads treat together."""
+        """Return slices of rows, one for each task of a thread."""
         return [slice(start, start + BLOCK) for start in range(0, len(self.z), BLOCK)]
 
     def log_densities(self, mixture: JointMixture) -> LogDensities:
@@ -232,7 +232,7 @@ class MixtureRows:
         return lambda block: products[block] @ coefficients
 
     def moments(self, shares: Array, block: slice) -> Moments:
-        """Return the moments of the components that rows are shared out to.
+        """Return the moments of the components, given responsibilities of rows.
 
         Parameters
         ----------
@@ -276,7 +276,7 @@ def fit_mixture(
     prior
         how many rows the covariance that components share counts for in each: more shrinks harder.
     seed
-        of the clusters that the fit starts from.
+        seed of the clusters that the fit starts from.
     iterations
         most iterations; the fit stops earlier once it has settled.
     """
@@ -297,7 +297,7 @@ def fit_mixture(
 
 
 def _expect(rows: MixtureRows, mixture: JointMixture) -> tuple[Moments, float]:
-    """Moments of the components as the mixture shares rows out, and the rows' mean log density."""
+    """Return the moments of the components under a mixture, and the mean log density."""
     log_densities = rows.log_densities(mixture)
 
     def expect(block: slice) -> tuple[Moments, float]:
@@ -315,7 +315,7 @@ def _total(moments: Iterable[Moments]) -> Moments:
 
 
 def _share_out(terms: Array) -> tuple[Array, float]:
-    """How much of each row is each component's, and the sum of the rows' log densities."""
+    """Return the responsibilities of components for rows, and the sum of the log densities."""
     largest = terms.max(axis=1, keepdims=True)
     shares: Array = np.exp(np.subtract(terms, largest, out=terms), out=terms)
     total = shares.sum(axis=1, keepdims=True)
@@ -324,14 +324,14 @@ def _share_out(terms: Array) -> tuple[Array, float]:
 
 
 def _maximise(moments: Moments, rows: int, prior: float) -> JointMixture:
-    """The mixture that makes rows with these moments most likely."""
+    """Return the mixture of highest likelihood, given the moments of its components."""
     counts, sums, products = moments
     columns = sums.shape[1]
     counts = counts + 1e-9
     means = sums / counts[:, None]
     scatter = products - counts[:, None, None] * (means[:, :, None] * means[:, None, :])
     common = scatter.sum(0) / rows
-    # Few rows for many columns leave directions without any variance: lean on the columns' own.
+    # With few rows for many columns some directions have no variance: shrink towards the diagonal.
     lean = columns / (columns + rows)
     common = (1 - lean) * common + lean * np.diag(np.diag(common))
     covariances = (scatter + prior * common) / (counts + prior)[:, None, None]
@@ -341,10 +341,10 @@ def _maximise(moments: Moments, rows: int, prior: float) -> JointMixture:
 
 
 def central_rows(x: Array, share: float) -> NDArray[np.bool_]:
-    """Return which rows remain without the share that one Gaussian finds least likely.
+    """Mark all rows but the share that is least likely under a single Gaussian.
 
-    Outliers that stand together would earn a component of their own; a single Gaussian has none to
-    give, and fitted again to the rows that remain it no longer leans towards them.
+    A mixture would use a component for a cluster of outliers. A single Gaussian cannot, and once it is
+    fitted again to the remaining rows the outliers no longer influence it.
 
     Parameters
     ----------

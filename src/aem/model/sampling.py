@@ -1,11 +1,11 @@
-"""Drawing rows: feature by feature, each from its own one-dimensional conditional.
+"""Sampling of rows, column by column from one-dimensional conditionals.
 
-*exact*: accept a draw y of the proposal with probability w(y); see `aem.conditionals.batch` for why the
-relative form makes this exact. A conditional needs 1/Z draws on average.
-*inverse*: a uniform through the inverse of the conditional's CDF; exact to the quadrature's tolerance
-in every form of the energy, and what is left where acceptance is hopeless.
-*resample*: the paper's, one of N proposal draws in proportion to its weight; exact as N → ∞.
-*proposal*: the proposal itself.
+*exact*: rejection sampling, which accepts a draw y of the proposal with probability w(y). It is exact
+for relative energies (see `aem.conditionals.batch`), and takes 1/Z draws on average.
+*inverse*: inversion of the conditional's CDF, exact to the quadrature's tolerance for all energies. It
+is also used where acceptance rates are too low.
+*resample*: as in the paper, one of N proposal draws in proportion to its weight; exact as N → ∞.
+*proposal*: draws of the proposal itself.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
 Drawn = TypeVar("Drawn")
 Sampler = Callable[[Conditionals], Float[Tensor, " B"]]  # one draw of each conditional
 
-# Rows drawn together bound memory and keep a thread, or a GPU, busy; with few blocks, threads would
-# not finish at the same time.
+# Rows per block: enough to keep a thread or a GPU busy, and few enough for memory. Several blocks per
+# thread let the threads finish at the same time.
 BLOCK = {"cpu": 2**13, "cuda": 2**14}
 FEWEST_ROWS, BLOCKS = 2**10, 4
 MOST_ROUNDS = 200
-MOST_TRIES = 64  # of a value per round
-BUSY = {"cuda": 2**17}  # points per round, at least: fewer leave the device idle
+MOST_TRIES = 64  # draws per value and round
+BUSY = {"cuda": 2**17}  # fewest points per round that keep the device busy
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """How values are drawn from conditionals.
+    """The method that draws values from conditionals.
 
     Parameters
     ----------
@@ -63,11 +63,11 @@ class Drawing:
 
     @property
     def nodes(self) -> int:
-        """How many nodes a value takes at a time."""
+        """The number of nodes per value."""
         return self.proposals if self.method == "resample" else 1
 
     def __call__(self, conditionals: Conditionals) -> Float[Tensor, " B"]:
-        """One draw of each conditional."""
+        """Draw one value of each conditional."""
         if self.method == "resample":
             return by_resampling(conditionals, self.proposals)
         return SAMPLERS[self.method](conditionals)
@@ -105,7 +105,7 @@ def draw_block(
     context: Float[Tensor, "B Q"] | None,
     draw: Callable[[int, Conditionals], Float[Tensor, " B"]],
 ) -> Float[Tensor, "B D"]:
-    """Draw standardised rows column by column, each given those before.
+    """Draw standardised rows column by column, each given the columns before.
 
     Parameters
     ----------
@@ -130,9 +130,9 @@ def draw_block(
 def drawn_in_blocks(
     draw: Callable[[slice], Drawn], rows: int, device: torch.device, nodes: int = 1
 ) -> Iterator[Drawn]:
-    """Yield what `draw` makes of each block of so many rows, each from a random stream of its own.
+    """Draw rows in blocks, each from a random stream of its own, and yield the blocks.
 
-    How rows are cut into blocks and what their streams are depends on no number of threads.
+    Blocks and streams do not depend on the number of threads.
 
     Parameters
     ----------
@@ -203,7 +203,7 @@ def by_resampling(conditionals: Conditionals, proposals: int = RESAMPLED) -> Flo
 
 
 def by_rejection(conditionals: Conditionals) -> Float[Tensor, " B"]:
-    """Propose until accepted; exact, because the relative form has w ≤ 1.
+    """Draw by rejection sampling, which is exact because relative energies have w ≤ 1.
 
     Parameters
     ----------
@@ -224,11 +224,11 @@ def by_rejection(conditionals: Conditionals) -> Float[Tensor, " B"]:
         y = proposal_draws(some, tries)
         accepted = uniforms(y.shape, y).log() < some.log_weight(y)
         hit = accepted.any(-1)
-        # The first accepted of several tries is a draw as good as if they had come one by one.
+        # Of several proposals at once the first accepted one is taken, as if they came one by one.
         first = accepted.to(torch.uint8).argmax(-1, keepdim=True)
         result[waiting[hit]] = y.gather(-1, first)[hit, 0]
         waiting = waiting[~hit]
-        # The fewer are left, the less likely they accept: give them more tries a round.
+        # The remaining rows have low acceptance rates and need more proposals per round.
         tries *= 2
     if len(waiting):
         result[waiting] = by_inversion(conditionals.select(waiting))
@@ -253,9 +253,9 @@ def by_inversion(conditionals: Conditionals) -> Float[Tensor, " B"]:
 
 
 class KeptPanels:
-    """Blocks of rows whose panels fit into memory together: a few at first, then as those before say.
+    """Blocks of rows whose panels fit into memory, sized by the blocks before.
 
-    How many panels a CDF takes is known only afterwards: ten for a smooth energy, ten thousand for
+    The number of panels of a CDF is known only afterwards: ten for a smooth energy, ten thousand for
     a comb.
 
     Parameters
@@ -265,7 +265,7 @@ class KeptPanels:
     rows
         how many rows there are.
     settings
-        says how much memory there is.
+        settings of the quadrature, of which the memory counts.
     device
         where the panels are.
     """
@@ -279,13 +279,13 @@ class KeptPanels:
         self.start, self.size = 0, min(self.FEW, self.most)
 
     def next(self) -> slice:
-        """Return the rows that come next."""
+        """Return the next block of rows."""
         block = slice(self.start, self.start + self.size)
         self.start, self.size = block.stop, min(2 * self.size, self.most)
         return block
 
     def seen(self, cdf: PanelCDF, rows: int) -> None:
-        """Choose the size of the next block by what this one has taken.
+        """Choose the size of the next block from the number of panels of this one.
 
         Parameters
         ----------

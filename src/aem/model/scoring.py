@@ -1,4 +1,4 @@
-"""Scores of rows: blocks that fit into memory, conditionals that rows share computed once."""
+"""Scores of rows in blocks that fit into memory, with shared conditionals integrated once."""
 
 import warnings
 from collections.abc import Callable, Iterator
@@ -24,8 +24,8 @@ from aem.errors import AccuracyWarning, AemError
 if TYPE_CHECKING:
     from aem.model.aem import AEM
 
-# Rows a thread scores together: fewer would spend their time between products, with more of them the
-# threads would not finish at the same time.
+# Rows per task of a thread: with fewer the overhead dominates, with more the threads do not finish at
+# the same time.
 FEWEST_TOGETHER, MOST_TOGETHER = 64, 1024
 
 BlockResult = TypeVar("BlockResult")
@@ -68,7 +68,7 @@ class Scores:
 
     @staticmethod
     def concatenate(parts: list["Scores"]) -> "Scores":
-        """Put the scores of blocks of rows one below the other.
+        """Concatenate the scores of blocks of rows.
 
         Parameters
         ----------
@@ -78,7 +78,7 @@ class Scores:
         return Scores(*(torch.cat([getattr(p, f.name) for p in parts]) for f in fields(Scores)))
 
     def warn(self, tolerance: float) -> None:
-        """Say which rows are less accurate than asked for, and which have mass nobody sampled.
+        """Warn of rows with larger errors than asked for, and of mass that the proposal cannot draw.
 
         Both are `AccuracyWarning`s.
 
@@ -98,7 +98,7 @@ class Scores:
 
 
 def warn_inexact(inexact: Bool[Tensor, " B"], error: Float[Tensor, " B"], tolerance: float) -> None:
-    """Say which rows have a larger error than was asked for, if any has.
+    """Warn of rows with larger errors than asked for.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def _warn(message: str) -> None:
 
 
 def blocks(model: "AEM", rows: int, memory: int, most: int | None = None) -> Iterator[slice]:
-    """Cut rows into blocks whose pass through the ARNN, and whose parameters, fit into memory.
+    """Divide rows into blocks whose pass through the autoregressive network fits into memory.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ def context_groups(rows: int, context: Float[Tensor, "B Q"] | None) -> Int[Tenso
 
 
 def split_groups(groups: Int[Tensor, " B"], column: Float[Tensor, " B"]) -> Int[Tensor, " B"]:
-    """Split groups by the values of one more column: rows stay together if they agree there too.
+    """Divide groups of rows by their values in one more column.
 
     Parameters
     ----------
@@ -335,7 +335,7 @@ def log_proposal(model: "AEM", flat: Conditionals, z: Float[Tensor, "B D"]) -> F
 
 
 def _scores_of_proposal(model: "AEM", flat: Conditionals, z: Float[Tensor, "B D"]) -> Scores:
-    """Score rows where the energy is flat: its weight is the normaliser, and nothing is integrated."""
+    """Score rows of a model with constant energy, which needs no integration."""
     log_q = log_proposal(model, flat, z)
     log_z = flat.log_weight(z.reshape(-1, 1)).reshape(z.shape)
     none = torch.zeros_like(z)
@@ -379,7 +379,7 @@ def block_by_block(
     settings: Quadrature,
     most: int | None = None,
 ) -> Iterator[BlockResult]:
-    """Yield what a function makes of blocks of rows that fit into memory.
+    """Apply a function to blocks of rows that fit into memory, and yield the results.
 
     The threads of a processor take a block each, unless rows share so many conditionals that blocks
     would compute too many of them anew: then threads share the integrals of one block.
@@ -395,7 +395,7 @@ def block_by_block(
     context
         the context of each row, or None.
     settings
-        says how much memory there is.
+        settings of the quadrature, of which the memory counts.
     most
         the most rows of a block.
     """
@@ -410,7 +410,7 @@ def block_by_block(
 
 
 def _hardly_shared(rows: Float[Tensor, "B D"], context: Float[Tensor, "B Q"] | None) -> bool:
-    """Whether most conditionals belong to a single row."""
+    """Return whether most conditionals belong to a single row."""
     distinct = sum(int(groups.max()) + 1 for groups in shared_pasts(rows, context) if len(groups))
     return 2 * distinct > rows.numel()
 
@@ -437,7 +437,7 @@ def without_density(exact: "AEM", x: Float[Tensor, "B D"]) -> Bool[Tensor, " B"]
 def by_row(
     values: Shaped[Tensor, " N"], where: Bool[Tensor, " B"], otherwise: float | bool
 ) -> Shaped[Tensor, " B"]:
-    """Spread numbers of the rows that a mask names over all B rows; the others get another number."""
+    """Expand values of masked rows to all B rows; the other rows get a fill value."""
     every = values.new_full(where.shape, otherwise)
     every[where] = values
     return every

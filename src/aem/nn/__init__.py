@@ -1,1 +1,1 @@
-"""Networks: functions of numbers, no probability."""
+"""Neural networks and their kernels; densities are built from them in `aem.conditionals`."""

@@ -1,4 +1,4 @@
-"""Activations by name. `aem.config` lists the same names; kernels know some (`aem.nn.kernels`)."""
+"""Activations by name, as listed in `aem.config`; some of them have kernels (`aem.nn.kernels`)."""
 
 from collections.abc import Callable
 
@@ -21,7 +21,7 @@ ACTIVATIONS: dict[str, Activation] = {
 
 
 def activation_named(name: str) -> Activation:
-    """Look an activation up, or say which there are.
+    """Return an activation by its name.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The blocks both networks are made of: what goes around a layer, or through it alone."""
+"""The residual and plain blocks of which ResMADE, MADE and the energy network consist."""
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -43,9 +43,9 @@ class ResidualBlock(nn.Module):
         Parameters
         ----------
         h
-            what the layers before have made.
+            output of the layers before.
         shift
-            c, what the conditioning vector adds.
+            c, computed from the conditioning vector.
         """
         t: Tensor = self.first(self.activation(h))
         if shift is not None:
@@ -56,7 +56,7 @@ class ResidualBlock(nn.Module):
 
 
 class PlainBlock(nn.Module):
-    """W dropout(a(h)) + c: a layer without a way around it.
+    """W dropout(a(h)) + c: a layer without a residual connection.
 
     Parameters
     ----------
@@ -82,9 +82,9 @@ class PlainBlock(nn.Module):
         Parameters
         ----------
         h
-            what the layers before have made.
+            output of the layers before.
         shift
-            c, what the conditioning vector adds.
+            c, computed from the conditioning vector.
         """
         active = dropout(self.activation(h), self.dropout, training=self.training)
         t: Tensor = self.layer(active)

@@ -1,4 +1,4 @@
-"""A conditioning vector must be there if a network was built for one, and only then."""
+"""The check that a network gets a conditioning vector if, and only if, it was built for one."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -7,7 +7,7 @@ from aem.errors import AemError
 
 
 def check_context(context: Float[Tensor, "B Q"] | None, features: int, batch: int) -> None:
-    """Refuse a conditioning vector that a network was not built for, or the lack of one.
+    """Raise an error if a conditioning vector is missing, unexpected or of the wrong shape.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The energy network: one small network for every conditional."""
+"""The energy network, which is shared by all conditionals."""
 
 import torch
 from jaxtyping import Float
@@ -13,7 +13,7 @@ from aem.nn.rowwise import MANY, linear
 
 
 class NodeLinear(nn.Linear):
-    """A linear layer that reads nodes of conditionals, of which there are many."""
+    """A linear layer for the nodes of conditionals, in large blocks."""
 
     def forward(self, input: Tensor) -> Tensor:
         """Apply the layer to each node, with a result that does not depend on the others.
@@ -27,10 +27,10 @@ class NodeLinear(nn.Linear):
 
 
 class EnergyNetwork(nn.Module):
-    """The network from a value x_d and its context γ to the number f that the energy is made of.
+    """Maps a value x_d and its context vector γ to a number f, from which the energy is computed.
 
-    It is shared by all dimensions. The context enters the first layer linearly, so W_γ γ is
-    computed once per conditional (`project`) and added to every node, never repeated.
+    All columns share the network. The context enters the first layer linearly, so W_γ γ is computed
+    once per conditional (`project`) and added to every node.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class EnergyNetwork(nn.Module):
         return ResidualBlock(first, NodeLinear(hidden, hidden), self.activation, self.dropout)
 
     def project(self, gamma: Float[Tensor, "*B C"]) -> Float[Tensor, "*B H"]:
-        """Return the context's share of the first layer, without the bias.
+        """Return W_γ γ, the context's part of the first layer, without the bias.
 
         Parameters
         ----------
@@ -122,7 +122,7 @@ class EnergyNetwork(nn.Module):
         return f[..., 0]
 
     def _fuses_on_processor(self, embedded: Float[Tensor, "*B S E"]) -> bool:
-        """Return whether the processor's own implementation takes this: ReLU in residual blocks."""
+        """Return whether the implementation for CPUs can be used: ReLU and residual blocks."""
         usual = self.residual and self.activation_name == "relu"
         plain = usual and not torch.is_autocast_enabled("cpu")
         return plain and embedded.device.type == "cpu" and embedded.numel() > 0
@@ -135,7 +135,7 @@ class EnergyNetwork(nn.Module):
     ) -> Float[Tensor, "*B S"]:
         """Evaluate f at S nodes of each conditional, embedded with its own frequencies.
 
-        Phases are of x's own precision, all else of the weights'.
+        Fourier features are computed in the precision of x, the rest in that of the weights.
 
         Parameters
         ----------
@@ -158,7 +158,7 @@ class EnergyNetwork(nn.Module):
         return f.to(x.dtype)
 
     def _flat(self, x: Tensor, frequencies: Tensor, projected: Tensor) -> tuple[Tensor, ...]:
-        """Return what the kernels read besides the blocks, with one axis of conditionals."""
+        """Return the arguments of the kernels besides the blocks, with one axis of conditionals."""
         return (
             x.reshape(-1, x.shape[-1]),
             frequencies.flatten(0, -2) if frequencies.ndim > 1 else frequencies[None],

@@ -1,8 +1,8 @@
-"""What a network reads of a scalar: the value itself and sines and cosines of it.
+"""Fourier features: a value with sines and cosines of its multiples, as input of a network.
 
-A network of a few layers sees a scalar through one linear map, and learns high frequencies last.
-Fourier features hand them over. Their frequencies come from the data, column by column: the highest
-one decides the finest structure a conditional can have.
+A small network learns high frequencies of a scalar input slowly, and Fourier features provide them.
+The frequencies are chosen from the data for each column. The highest one decides the finest
+structure that a conditional can have.
 """
 
 import math
@@ -19,8 +19,8 @@ HISTOGRAM_BINS = 2**17
 # Under "no structure" N·|φ̂(ω)|² is exponential with mean one; among 2^16 frequencies a value above
 # 40 has probability 3e-13.
 SIGNIFICANT_POWER = 40.0
-# Networks read a value no further out than this many standard deviations. Nothing was learnt there,
-# and an input of 1e300 would only turn into inf − inf inside; the proposal still sees the true value.
+# Networks clamp values at this many standard deviations: there is nothing to learn beyond, and an input
+# of 1e300 would overflow inside. The proposal reads the value itself.
 REACH = 1e4
 
 
@@ -62,7 +62,7 @@ class FourierFeatures(nn.Module):
 
     @property
     def width(self) -> int:
-        """E, how many numbers stand for one value."""
+        """E, the number of features per value."""
         return 1 + 2 * self.frequencies.shape[1]
 
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D E"]:
@@ -137,7 +137,7 @@ def strongest_line(z: NDArray[np.float64], above: float) -> float:
     power = np.abs(np.fft.rfft(counts)) ** 2 / len(z)
     spacing = 2 * math.pi / (high - low)
     omega = spacing * np.arange(len(power))
-    # The window's own edges leak like 1/ω; a line must stand out from its neighbourhood as well.
+    # The edges of the window leak like 1/ω, so a line must also exceed its neighbourhood.
     beyond = (omega > above) & (omega <= min(HIGHEST_FREQUENCY, omega[-1] / 4))
     if not beyond.any():
         return 0.0

@@ -1,7 +1,7 @@
-"""Functions of PyTorch that, on a processor, treat the last numbers of a tensor unlike the others.
+"""Activations whose results on a CPU do not depend on the position in the tensor.
 
-They take numbers by the dozen, and what is left over one by one, with another rounding. A number's
-result then depends on where it stands. These are composed of functions that do not.
+PyTorch's own softplus, sigmoid and gelu process numbers in vectors, and the last few of a tensor one
+by one with another rounding. Here they are composed of functions without this difference.
 """
 
 import math
@@ -12,12 +12,12 @@ from torch.nn import functional as F
 
 
 def _indifferent(x: Tensor) -> bool:
-    """Return whether a number's result must not depend on its place: in scores, not in training."""
+    """Return whether results must not depend on the position: in scores, but not in training."""
     return x.device.type == "cpu" and not (torch.is_grad_enabled() and x.requires_grad)
 
 
 def softplus(x: Tensor) -> Tensor:
-    """Return log(1 + exp x), whatever stands beside x.
+    """Return log(1 + exp x), independent of the position of x.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def softplus(x: Tensor) -> Tensor:
 
 
 def sigmoid(x: Tensor) -> Tensor:
-    """Return 1 / (1 + exp −x), whatever stands beside x.
+    """Return 1 / (1 + exp −x), independent of the position of x.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def sigmoid(x: Tensor) -> Tensor:
 
 
 def elu(x: Tensor) -> Tensor:
-    """Return x above zero and exp x − 1 below, whatever stands beside x.
+    """Return x above zero and exp x − 1 below, independent of the position of x.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def elu(x: Tensor) -> Tensor:
 
 
 def gelu(x: Tensor) -> Tensor:
-    """Return x Φ(x), with the normal distribution function, whatever stands beside x.
+    """Return x Φ(x), with the normal distribution function, independent of the position of x.
 
     Parameters
     ----------

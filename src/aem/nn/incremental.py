@@ -1,4 +1,4 @@
-"""Autoregressive networks one feature at a time: all D steps together cost about one forward pass.
+"""Autoregressive networks evaluated column by column, for sampling, at the cost of one forward pass.
 
 ResMADE's hidden units are sorted by degree, so when x_d becomes known exactly the units of degree d
 become computable in every layer, and they read only units that are known already. A Transformer's
@@ -22,7 +22,7 @@ from aem.nn.transformer import CausalTransformer, attention
 
 @runtime_checkable
 class Incremental(Protocol):
-    """An autoregressive network that is given one feature after the other.
+    """An autoregressive network that reads one column after the other.
 
     Call `outputs()` for the next feature's parameters, then `push(x_d)`, D times (evaluation).
     """
@@ -33,7 +33,7 @@ class Incremental(Protocol):
         """Return the parameters of the next conditional."""
 
     def push(self, x: Float[Tensor, " B"]) -> None:
-        """Make the next feature known.
+        """Give the network the value of the next column.
 
         Parameters
         ----------
@@ -45,7 +45,7 @@ class Incremental(Protocol):
 def incremental(
     network: MADE | CausalTransformer, rows: int, context: Float[Tensor, "B Q"] | None = None
 ) -> Incremental:
-    """Return a network that emits its conditionals one after the other.
+    """Return an evaluation of a network column by column.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def incremental(
 
 
 class WholePasses:
-    """Runs the whole network for each feature, on what is known so far.
+    """Runs the whole network for each column, on the columns known so far.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ class WholePasses:
 
 
 class IncrementalTransformer:
-    """Adds a token per feature; keys and values of the tokens before are kept.
+    """Adds a token for each column, and keeps keys and values of earlier tokens.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ class IncrementalTransformer:
             self.emitted = self._advance(self.tokens[self.known] + read)
 
     def _advance(self, h: Float[Tensor, "B 1 H"]) -> Float[Tensor, "B O"]:
-        """One more token through every block."""
+        """Pass one more token through all blocks."""
         here = self.known
         for block, kept in zip(self.network.causal_blocks(), self.kept, strict=True):
             query, key, value = block.projected(h)
@@ -144,7 +144,7 @@ class IncrementalTransformer:
 
 
 class IncrementalResMADE:
-    """Computes the hidden units of one degree after the other.
+    """Computes the hidden units of ResMADE degree by degree.
 
     Parameters
     ----------

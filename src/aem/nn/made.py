@@ -1,4 +1,4 @@
-"""MADE: one pass that gives every conditional its parameters (Germain et al. 2015)."""
+"""MADE: the parameters of all conditionals from one forward pass (Germain et al. 2015)."""
 
 from collections.abc import Sequence
 
@@ -84,15 +84,15 @@ class MADE(nn.Module):
 
     @property
     def numbers_a_row(self) -> int:
-        """How many numbers a pass holds at a time for each row, roughly."""
+        """Roughly, how many numbers a forward pass holds in memory per row."""
         return 6 * self.final.in_features
 
     def biases(self) -> Float[Tensor, "D O"]:
-        """Return what each conditional's outputs are shifted by: a view that may be written to."""
+        """Return the bias of each conditional's outputs, a view that may be changed."""
         return self.final.bias.view(self.features, self.outputs)
 
     def silence(self, count: int) -> None:
-        """Make the first outputs of every conditional constants, whatever is read.
+        """Make the first outputs of every conditional constant, by setting their weights to zero.
 
         Parameters
         ----------

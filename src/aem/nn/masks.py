@@ -1,4 +1,4 @@
-"""Degrees and masks: which unit may look at which input (paper, appendix A)."""
+"""Degrees and masks: which unit may depend on which input (paper, appendix A)."""
 
 import torch
 from jaxtyping import Float, Int
@@ -39,9 +39,9 @@ def hidden_degrees(features: int, hidden: int, *, conditional: bool = False) -> 
 
 
 class MaskedLinear(nn.Linear):
-    """A linear layer whose weight (i, j) exists where out_degree i ≥ (strict: >) in_degree j.
+    """A linear layer with weight (i, j) only where out_degree i ≥ (strict: >) in_degree j.
 
-    Weights that do not exist are zero from the start, receive no gradient, and so remain zero.
+    The other weights are zero from the start, receive no gradient, and remain zero.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class MaskedLinear(nn.Linear):
 
     @torch.no_grad()
     def erase_masked(self) -> None:
-        """Set every weight that does not exist to zero."""
+        """Set every masked weight to zero."""
         self.weight.mul_(self.mask)
 
     def forward(self, x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
@@ -77,6 +77,6 @@ class MaskedLinear(nn.Linear):
 
 
 def _erase_masked(layer: nn.Module, _: object) -> None:
-    """After loading: a file may have been written before weights were erased."""
+    """Erase masked weights after loading, because files of early versions have others there."""
     assert isinstance(layer, MaskedLinear)
     layer.erase_masked()

@@ -1,7 +1,7 @@
 """ResMADE: a MADE whose hidden layers are residual blocks (paper, appendix A).
 
-Its hidden layers all have the same degrees, so that what a block computes can be added to what it
-reads without a unit seeing more than before. Wherever a MADE stands, a ResMADE can.
+All its hidden layers have the same degrees. The output of a block can therefore be added to its input
+without new dependences between units. A ResMADE can replace a MADE everywhere.
 """
 
 import torch
@@ -55,7 +55,7 @@ class ResMADE(MADE):
         return ResidualBlock(first, second, self.activation, self.dropout)
 
     def residual_blocks(self) -> list[ResidualBlock]:
-        """Return the blocks under their own type."""
+        """Return the blocks with their type."""
         return [block for block in self.blocks if isinstance(block, ResidualBlock)]
 
     def forward(

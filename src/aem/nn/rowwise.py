@@ -1,11 +1,10 @@
-"""Products whose rows do not depend on the rows around them.
+"""Matrix products whose rows do not depend on the other rows.
 
-A BLAS rounds a row of a product in one way or another: how depends on how many rows the product
-has, on how threads share it, and on whether the row begins at a cache line. A score must not depend
-on that. So on a processor, where no gradient is wanted, rows go through batches of products of one
-fixed shape, the last one filled up, computed by one thread, and every row begins at a cache line.
-What is left to the BLAS is that it treats the rows of such a product alike, and each product as if
-it were alone; a test asks it.
+How a BLAS rounds a row of a product depends on the number of rows, on the number of threads, and on
+whether the row begins at a cache line. A score must not depend on these. On a CPU without gradients,
+rows are therefore multiplied in batches of products of one fixed shape, the last one padded, on one
+thread, and every row begins at a cache line. The remaining assumption, which a test checks, is that
+the BLAS treats the rows of such a product alike, and each product of a batch as if it were alone.
 """
 
 from collections.abc import Callable
@@ -16,13 +15,13 @@ from torch.nn import functional as F
 
 from aem.base.threads import alone
 
-FEW = 48  # rows, where there may be few, as of a table: a single one costs as much as these
-MANY = 240  # where there are many, as of nodes and panels
+FEW = 48  # rows per product for rows of a table; a single row costs as much
+MANY = 240  # rows per product for nodes and panels
 CACHE_LINE = 64  # bytes
 
 
 def room(rows: int, width: int, like: Tensor) -> Tensor:
-    """Return memory for rows, each of which begins at a cache line.
+    """Allocate rows, each of which begins at a cache line.
 
     Parameters
     ----------
@@ -51,7 +50,7 @@ def padded(width: int, like: Tensor) -> int:
 
 
 def aligned(x: Tensor) -> Tensor:
-    """Return the same rows, each at the beginning of a cache line.
+    """Return rows in memory where each begins at a cache line.
 
     Parameters
     ----------
@@ -65,9 +64,7 @@ def aligned(x: Tensor) -> Tensor:
 
 
 def blockwise(operation: Callable[..., Tensor], block: int, *operands: Tensor) -> Tensor:
-    """Return what a row-by-row operation makes of its operands, a block of rows at a time.
-
-    Where gradients are recorded, and on a GPU, all rows go at once.
+    """Apply a row-by-row operation to blocks of rows, or to all rows on a GPU and in training.
 
     Parameters
     ----------
@@ -93,14 +90,14 @@ def blockwise(operation: Callable[..., Tensor], block: int, *operands: Tensor) -
 
 
 def _filled(t: Tensor, block: int) -> Tensor:
-    """The last rows, with zeros after them."""
+    """Return the last rows, padded with zeros."""
     filled, rest = t.new_zeros(block, *t.shape[1:]), len(t) % block
     filled[:rest] = t[len(t) - rest :]
     return filled
 
 
 def in_blocks(x: Tensor, block: int) -> Tensor:
-    """Return rows [N, I] as blocks [B, block, I], the last one filled up with zeros.
+    """Return rows [N, I] as blocks [B, block, I], the last one padded with zeros.
 
     Parameters
     ----------
@@ -158,7 +155,7 @@ def products(blocks: Tensor, weight: Tensor, out: Tensor | None = None) -> Tenso
     weight
         W [O, I].
     out
-        where the result [B, block, O] is to be written; new memory without it.
+        memory for the result [B, block, O]; allocated without it.
     """
     if weight.shape[1] == 1:  # no sums, and much faster so
         return torch.mul(blocks, weight[:, 0], out=out)

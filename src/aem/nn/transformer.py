@@ -1,11 +1,11 @@
-"""A causal Transformer in ResMADE's place: one pass that gives every conditional its parameters.
+"""A causal Transformer in place of ResMADE: the parameters of all conditionals in one pass.
 
 Token d reads column d − 1 and attends to the tokens before it. Columns share all weights but a
-position and a bias. That suits columns that are alike, such as the pixels of a picture: what is learnt
-of one serves all of them, and there is far less to overfit with.
+position and a bias. This suits columns that are alike, such as the pixels of a picture: they share
+what is learned, and the network overfits less.
 
-Tokens of whitened columns read the column itself, too. To ResMADE both would be the same, a linear
-map away; to a token the other columns are not there yet.
+Tokens of whitened columns read the column before whitening as well. To ResMADE the two differ by a
+linear map, but a token cannot undo it, as it does not know the other columns yet.
 """
 
 import torch
@@ -20,19 +20,19 @@ from aem.nn.features import REACH, FourierFeatures, fourier_features
 from aem.nn.functions import gelu
 from aem.nn.rowwise import FEW, Linear, blockwise, linear, padded
 
-HEAD = 32  # numbers a head of attention compares
-WIDER = 4  # the inner layer of a block
-# Beside a value a token reads asinh(STEEPNESS · value): sizes of small values, too, make a difference.
+HEAD = 32  # width of an attention head
+WIDER = 4  # width of the feed-forward layer, as a multiple of the hidden width
+# A token also reads asinh(STEEPNESS · value), which resolves the size of small values.
 STEEPNESS = 4.0
 
 
 def _all_digits(x: Tensor) -> torch.autocast:
-    """Switch mixed precision off: values and the parameters of conditionals need more digits."""
+    """Switch mixed precision off, for values and parameters, which need more digits."""
     return torch.autocast(x.device.type, enabled=False)
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, *, causal: bool = False) -> Tensor:
-    """Return what tokens hear of each other: scaled dot-product attention.
+    """Compute scaled dot-product attention.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def attention(query: Tensor, key: Tensor, value: Tensor, *, causal: bool = False
 
 
 class CausalBlock(nn.Module):
-    """A block of attention and an inner layer, each added to what it reads; both start as nothing.
+    """A residual block of attention and a feed-forward layer, both of which start at zero.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class CausalBlock(nn.Module):
             nn.init.zeros_(last.bias)
 
     def forward(self, h: Float[Tensor, "B T H"]) -> Float[Tensor, "B T H"]:
-        """Let all tokens pass at once.
+        """Apply the block to all tokens.
 
         Parameters
         ----------
@@ -117,7 +117,7 @@ class CausalBlock(nn.Module):
     def finish(
         self, h: Float[Tensor, "B T H"], attended: Float[Tensor, "B N T W"]
     ) -> Float[Tensor, "B T H"]:
-        """Do everything after attention.
+        """Apply the rest of the block, after attention.
 
         Parameters
         ----------
@@ -191,15 +191,15 @@ class CausalTransformer(nn.Module):
 
     @property
     def numbers_a_row(self) -> int:
-        """How many numbers a pass holds at a time for each row, roughly."""
+        """Roughly, how many numbers a forward pass holds in memory per row."""
         return self.features * (3 + 2 * WIDER) * self.hidden
 
     def biases(self) -> Float[Tensor, "D O"]:
-        """Return what each conditional's outputs are shifted by."""
+        """Return the bias of each conditional's outputs."""
         return self.bias
 
     def silence(self, count: int) -> None:
-        """Make the first outputs of every conditional constants, whatever is read.
+        """Make the first outputs of every conditional constant, by setting their weights to zero.
 
         Parameters
         ----------
@@ -209,11 +209,11 @@ class CausalTransformer(nn.Module):
         self.final.weight[:count] = 0
 
     def causal_blocks(self) -> list[CausalBlock]:
-        """Return the blocks under their own type."""
+        """Return the blocks with their type."""
         return [block for block in self.blocks if isinstance(block, CausalBlock)]
 
     def read(self, past: Float[Tensor, "B T"], first: int = 0) -> Float[Tensor, "B N H"]:
-        """Embed columns as tokens read them.
+        """Embed columns as input of the tokens.
 
         Parameters
         ----------
@@ -236,7 +236,7 @@ class CausalTransformer(nn.Module):
     def stand(
         self, context: Float[Tensor, "B Q"] | None, batch: int
     ) -> Float[Tensor, "B D H"] | Float[Tensor, "1 D H"]:
-        """Return what the tokens are before they read: their positions and the context.
+        """Return the tokens without their input: positions and context.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""The paper and its experiments, a client of the library: `aem reproduce` and the records behind it."""
+"""The experiments of the paper (`aem reproduce`), a client of the library."""
 
 from aem.extras import check_installed
 

@@ -1,4 +1,4 @@
-"""Every figure of the paper for which there is data, from files under results/."""
+"""The figures of the paper, drawn from files under results/ as far as these exist."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ from aem.errors import AemError
 from aem.paper.gallery import ROWS, row_of, stack_rows
 from aem.paper.plane.picture import Picture, draw_slices, draw_teaser
 from aem.paper.plots import save_figure
-from aem.paper.studies.figures import draw_calibration, draw_dimensionality
+from aem.paper.studies.drawings import draw_calibration, draw_dimensionality
 from aem.paper.table1 import build
 
 
 @dataclass(frozen=True)
 class PaperFigure:
-    """A figure (or table) of the paper: the files it is made from, and how to make those.
+    """A figure or table of the paper, with the files that it needs and the commands that make them.
 
     Parameters
     ----------

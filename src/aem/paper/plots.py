@@ -1,4 +1,4 @@
-"""Figures that need no display, written whole or not at all."""
+"""Figures without a display, and PNG files."""
 
 import io
 from pathlib import Path

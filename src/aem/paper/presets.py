@@ -1,4 +1,4 @@
-"""Experiments by name: TOML files that ship with the package, one per task and preset."""
+"""The presets of experiments: TOML files in the package, one per task and preset."""
 
 from collections.abc import Sequence
 from importlib import resources
@@ -33,7 +33,7 @@ def preset_settings(task: str, preset: str) -> dict[str, Any]:
 def layered_settings(
     task: str, preset: str, file: Path | None = None, assignments: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Return a preset, under a user's TOML file, under single settings.
+    """Return the settings of a preset, overridden by a TOML file and by single settings.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The paper's table 1 with our rows beside the published ones, from files under results/.
+"""Table 1 of the paper with our results beside the published ones, from files under results/.
 
 Results on a part of a data set have no place in it: only the tables of `COLUMN_TASKS` are read.
 """
@@ -48,7 +48,7 @@ WRAP: Final = TextWrapper(
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of the table: a value, or a word that says why there is none.
+    """A cell of the table: a value, or the reason why there is none.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def _published(row: Published) -> tuple[str, list[Cell]]:
 
 
 def _found(results: Path, task: str, preset: str) -> dict[str, Any] | None:
-    """A recorded result, or that of a run whose folder lies here."""
+    """Read a recorded result, or that of a run in a subfolder."""
     recorded = results / task / f"{preset}.json"
     if recorded.is_file():
         return _read(recorded)
@@ -216,7 +216,7 @@ def _marked(cell: Cell) -> str:
 
 
 def _draw(table: Table1) -> Figure:
-    """Rows from top to bottom, a rule below each section, notes underneath."""
+    """Draw the table with a rule below each section and notes at the end."""
     count = sum(1 + len(rows) for _, rows in table.sections) + 1
     note_lines = [
         line for n, note in enumerate(table.notes, 1) for line in WRAP.wrap(f"{n} {note}")

@@ -1,4 +1,4 @@
-"""Everything a report shows, gathered as plain data."""
+"""The contents of a report as plain data."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +26,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class BuiltReport:
-    """What a report is made of.
+    """The contents of a report.
 
     Parameters
     ----------
@@ -50,9 +50,9 @@ def build(
     seed: int = 0,
     report: Report = silent,
 ) -> BuiltReport:
-    """Look at a table through a model and gather all that a report shows.
+    """Compute the contents of a report about a model and a table.
 
-    Columns stand on the page in the order in which the model reads them.
+    The page has the columns in the order in which the model reads them.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def build(
     limits
         how many rows each part looks at; what suits the table without any.
     seed
-        of all that is drawn at random.
+        seed of all random numbers.
     report
         called as `report(what, done, total)` while the work goes on.
     """
@@ -129,7 +129,7 @@ def build(
 def _pictures(
     table: TableModel, x: Array, drawn: Array, limits: Limits, rng: np.random.Generator
 ) -> dict[str, Any]:
-    """Marginals of everything, and points of a part of it."""
+    """Return marginals of all rows, and scatter plots of some."""
     discrete = {column.column: column for column in table.discrete}
     columns = range(len(table.columns))
     ranges = [shown_range(x[:, d], drawn[:, d]) for d in columns]

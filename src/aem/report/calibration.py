@@ -1,7 +1,7 @@
-"""PIT values: where in its own conditional distribution does each value lie?
+"""The calibration panel: PIT values, the positions of values in their conditional distributions.
 
-If the model is right they are uniform. A discrete value owns an interval of them, the probability of
-its cell; one point of it is drawn at random, which is uniform again.
+They are uniform if the model is right. A discrete value has an interval of them, the probability of
+its cell, of which a random point is taken; these points are uniform again.
 """
 
 import math
@@ -21,15 +21,15 @@ from aem.tables.model import TOLERANCE, TableModel
 
 Array = NDArray[np.float64]
 
-NUMBERS = 2**21  # mixture parameters alive at a time
-DOUBT = 0.01  # chance that a model that is right has any column called wrong
+NUMBERS = 2**21  # mixture parameters in memory at a time
+DOUBT = 0.01  # probability that any column of a right model is called miscalibrated
 
 
 @torch.no_grad()
 def pit_values(table: TableModel, x: Array, rng: np.random.Generator, report: Report) -> Array:
     """Return F(x_d | x_<d) for every row and column.
 
-    A discrete value owns an interval of them, of which a random point is returned.
+    For a discrete value it is a random point of the interval of its cell.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def pit_values(table: TableModel, x: Array, rng: np.random.Generator, report: Re
     x
         rows in the units of the table [B, D].
     rng
-        where the random points come from.
+        generator of the random points.
     report
         called as `report(what, done, total)` while the work goes on.
     """
@@ -66,7 +66,7 @@ def pit_values(table: TableModel, x: Array, rng: np.random.Generator, report: Re
 def _randomised(
     conditional: Conditional, column: Discrete, x: Array, rng: np.random.Generator
 ) -> Array:
-    """A point drawn from the interval of probability that belongs to each value."""
+    """Return a random point of the probability interval of each discrete value."""
     half = column.step / 2
     centre = column.centre(x)
     ends = [
@@ -77,7 +77,7 @@ def _randomised(
     ]
     low, high, first, last = conditional.cdf(torch.tensor(np.stack(ends, -1))).cpu().numpy().T
     if column.bounded:
-        # All but ε belongs to the values seen, and ε is shared by both sides in proportion.
+        # 1 − ε belongs to the observed range, and ε to both sides in proportion.
         seen = column.within(x)
         below = column.beyond * first / (first + 1 - last).clip(min=1e-300)
         inside = (last - first).clip(min=1e-300)
@@ -92,7 +92,7 @@ def _randomised(
 
 
 def calibration_record(u: Array) -> dict[str, Any]:
-    """Describe PIT values by column: histograms, what chance allows them, and which columns are off.
+    """Describe PIT values by column: histograms with the range of chance, and a test of uniformity.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def calibration_record(u: Array) -> dict[str, Any]:
                 "shares": shorts(counts / rows, 4),
                 "distance": short(float(test.statistic), 3),
                 "p": short(float(test.pvalue), 3),
-                # Many columns are looked at: what one in a hundred shows, one of them may well show.
+                # Corrected for the number of columns (Bonferroni).
                 "off": bool(test.pvalue * columns < DOUBT),
                 "shape": _shape(u[:, d]),
             }
@@ -125,7 +125,7 @@ def calibration_record(u: Array) -> dict[str, Any]:
 
 
 def _shape(u: Array) -> str:
-    """What the departure from uniform means, in words."""
+    """Say in words how the values differ from the uniform distribution."""
     sure = 3 / math.sqrt(12 * len(u))
     if u.mean() > 0.5 + sure:
         return "values lie higher than the model expects"

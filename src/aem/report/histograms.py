@@ -1,4 +1,4 @@
-"""Bins for pictures, and what falls into them."""
+"""Histograms of columns and scores."""
 
 import math
 from typing import Any
@@ -17,7 +17,7 @@ CHANCE = 1.358  # the Kolmogorov–Smirnov distance stays below this over √n i
 
 
 def bin_edges(low: float, high: float, x: Array, discrete: Discrete | None = None) -> Array:
-    """Return edges of bins: Freedman and Diaconis' width, or whole cells of a discrete column.
+    """Return the edges of bins by Freedman and Diaconis, or whole cells of a discrete column.
 
     Parameters
     ----------

@@ -1,19 +1,19 @@
-"""How much of a table a report looks at: enough to see, little enough to wait for."""
+"""How many rows each part of a report uses, to limit its computing time."""
 
 from dataclasses import dataclass
 
 from aem.errors import AemError
 
-SCREENED = 2_000_000  # conditionals, cheaply
-SCORED = 20_000  # conditionals, exactly
+SCREENED = 2_000_000  # conditionals that are estimated from a few nodes
+SCORED = 20_000  # conditionals that are integrated
 CALIBRATED = 6_000
 COUNTED = 2_000
-PICTURED = 60_000  # numbers of each of data and samples
+PICTURED = 60_000  # numbers in the scatter plots, of data and of samples
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How many rows each part of a report looks at.
+    """How many rows each part of a report uses.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class Limits:
 
     @classmethod
     def for_table(cls, rows: int, columns: int, scored: int | None = None) -> "Limits":
-        """Choose what suits a table: enough to see, little enough to wait for.
+        """Choose the numbers of rows for a table.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""How the model and the report were made, as tables of names and values."""
+"""The panel on how the model and the report were made."""
 
 import platform
 from pathlib import Path
@@ -19,7 +19,6 @@ NamedTexts = list[tuple[str, str]]
 ORIGIN = {
     "command": "command",
     "rows": "rows fitted on",
-    "dropped": "columns left out",
     "seed": "seed",
     "device": "device",
     "seconds": "seconds",
@@ -52,12 +51,12 @@ def making_record(
     limits
         how many rows each part of the report looked at.
     seed
-        of the draws.
+        seed of the draws.
     """
     about = table.about
     network = about.get("network") or {}
     return {
-        "origin": _origin(about, path),
+        "origin": _origin(table, path),
         "settings": _plain(to_mapping(table.model.config), leave_out=("lattice", "bounds")),
         "training": _plain(network.get("train", {})),
         "columns": _columns(table),
@@ -76,8 +75,10 @@ def making_record(
     }
 
 
-def _origin(about: dict[str, Any], path: Path) -> NamedTexts:
-    rows = [("model file", path.name)]
+def _origin(table: TableModel, path: Path) -> NamedTexts:
+    about, rows = table.about, [("model file", path.name)]
+    if table.left_out:
+        rows.append(("columns left out", _text(table.left_out)))
     for key, name in ORIGIN.items():
         if about.get(key) not in (None, [], ""):
             rows.append((name, _text(about[key])))

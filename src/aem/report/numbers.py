@@ -1,4 +1,4 @@
-"""Numbers as the page holds them: short, finite, and points packed into text."""
+"""Numbers in the page: rounded, finite, and points packed as text."""
 
 import base64
 import math
@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-LEVELS = 2**16 - 1  # of a packed coordinate; one more stands for "beyond the edges"
-INNER = (0.5, 99.5)  # percentiles that are shown
-MARGIN = 0.5  # of their distance, that far beyond them values are shown too
-REACH = 8  # but nothing further from the middle half than so many times its width
+LEVELS = 2**16 - 1  # levels of a packed coordinate; one further level means "outside the axis"
+INNER = (0.5, 99.5)  # percentiles that the axis covers
+MARGIN = 0.5  # fraction of their distance by which the axis is extended
+REACH = 8  # largest distance from the quartiles, in interquartile ranges
 
 
 def short(value: float, digits: int = 6) -> float | None:
-    """Return a number with as many digits as a reader can use; None if it is not finite.
+    """Round a number to a few significant digits; None if it is not finite.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ def short(value: float, digits: int = 6) -> float | None:
 
 
 def shorts(values: Iterable[float], digits: int = 6) -> list[float | None]:
-    """Return numbers with as many digits as a reader can use.
+    """Round numbers to a few significant digits.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def shorts(values: Iterable[float], digits: int = 6) -> list[float | None]:
 
 
 def shown_range(*columns: Array) -> tuple[float, float]:
-    """Return the axis for one column in data and samples: all values but those far from the rest.
+    """Return the range of an axis for data and samples, without values far from the rest.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def shown_range(*columns: Array) -> tuple[float, float]:
 def _inner(x: Array) -> tuple[float, float]:
     low, first, third, high = np.percentile(x, (INNER[0], 25, 75, INNER[1])).tolist()
     reach = REACH * (third - first)
-    # A column that mostly stands still has no middle half to go by.
+    # A column with mostly equal values has no interquartile range.
     return (max(low, first - reach), min(high, third + reach)) if reach > 0 else (low, high)
 
 

@@ -1,4 +1,4 @@
-"""The report as one HTML file: markup, style, script and data together, nothing fetched.
+"""The report as one HTML file with style, script and data, which fetches nothing.
 
 Nothing from the data is ever markup: the script puts text into text nodes, the few sentences written
 here are escaped, and the data block cannot end early. Should something slip through all the same, the
@@ -63,7 +63,7 @@ def render(record: dict[str, Any]) -> str:
 
 
 def embedded(record: dict[str, Any]) -> str:
-    """Return JSON that no HTML parser can mistake for the end of its element, or for anything else.
+    """Return JSON that is safe inside an HTML element.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Scores of a table: all rows cheaply to find the odd ones, some exactly to say how it fits."""
+"""Scores of a table: estimates for many rows, to find the lowest, and exact ones for some."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,14 +18,14 @@ from aem.tables.model import TOLERANCE, ColumnScores, TableModel
 
 Array = NDArray[np.float64]
 
-NODES = 32  # of an estimate
+NODES = 32  # nodes per conditional of an estimate
 BLOCK = 512
-CANDIDATES = 3  # as many rows are scored exactly as will be listed, times this
+CANDIDATES = 3  # rows that are scored exactly for each row that is listed
 
 
 @dataclass(frozen=True)
 class ReportScores:
-    """Which rows of a report were scored, and what they scored.
+    """The rows that were scored for a report, with their scores.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def scores_record(found: ReportScores, samples: ColumnScores) -> dict[str, Any]:
 def normaliser_record(
     table: TableModel, x: Array, found: ReportScores, limits: Limits
 ) -> dict[str, Any]:
-    """Describe the errors of the scores, and what the normalisers took.
+    """Describe the errors of scores, and the number of nodes of their normalisers.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def normaliser_record(
     found
         what `score_table` returned for the rows.
     limits
-        says for how many rows nodes are counted.
+        numbers of rows, such as those whose nodes are counted.
     """
     error = found.scores.error
     some = table.read(x[found.typical[: limits.counted]])

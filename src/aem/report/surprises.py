@@ -1,4 +1,4 @@
-"""The most surprising rows, the columns to blame, and what would have been likely there."""
+"""The panel of the least likely rows, with the columns responsible and what would be likely there."""
 
 from typing import Any
 
@@ -18,10 +18,10 @@ Array = NDArray[np.float64]
 RowColumn = tuple[int, int]  # row and column
 ConditionalPlot = dict[str, Any]
 
-BLAMED = 3  # columns per row
-POINTS = 61  # of a drawn conditional
-MOST_CELLS = 40  # values of a discrete column drawn one by one
-OUTER = (0.002, 0.998)  # quantiles a drawn conditional reaches from and to, and to the value
+BLAMED = 3  # columns that are shown per row
+POINTS = 61  # points of a plotted conditional
+MOST_CELLS = 40  # largest number of values of a discrete column that are plotted as bars
+OUTER = (0.002, 0.998)  # quantiles that a plot covers, besides the value of the row
 
 
 def surprises(
@@ -72,10 +72,9 @@ def surprises(
 def _pictures(
     table: TableModel, x: Array, context: Array, blamed: NDArray[np.int64]
 ) -> dict[RowColumn, ConditionalPlot]:
-    """The conditional distributions of the blamed columns [B, T] of rows, by row and column.
+    """Return plots of the conditional distributions of rows in the columns `blamed` [B, T].
 
-    Given the context, each is drawn as far as its row's value lies out. All rows that blame a column
-    are done at once.
+    Each plot extends to the value of its row. All rows with the same column are computed together.
     """
     discrete = {column.column: column for column in table.discrete}
     result: dict[RowColumn, ConditionalPlot] = {}
@@ -98,7 +97,7 @@ def _pictures(
 def _densities(
     conditional: Conditional, units: ColumnMap, low: Array, high: Array
 ) -> list[ConditionalPlot]:
-    """Curves from low to high [B]."""
+    """Return densities on grids from low to high [B]."""
     margin = 0.04 * (high - low)
     grid = np.linspace(low - margin, high + margin, POINTS, axis=-1)
     density = conditional.density(torch.tensor(units.forward(grid))).cpu().numpy()
@@ -112,7 +111,7 @@ def _densities(
 def _cells(
     conditional: Conditional, column: Discrete, units: ColumnMap, low: Array, high: Array
 ) -> list[ConditionalPlot]:
-    """Probabilities of the values between low and high [B]."""
+    """Return probabilities of discrete values between low and high [B]."""
     low, high = column.centre(low), column.centre(high)
     count = round(float((high - low).max()) / column.step) + 1
     centres: Array = low[:, None] + column.step * np.arange(count, dtype=np.float64)
@@ -127,7 +126,7 @@ def _cells(
     level = conditional.cdf(torch.tensor(units.forward(edges))).cpu().numpy()
     mass = np.diff(level[:, :-2]).clip(min=0)
     if column.bounded:
-        # Shared out anew between the values seen and those beyond, as scores do.
+        # Corrected between observed values and those beyond, as in scores.
         inside = np.clip(level[:, -1:] - level[:, -2:-1], 1e-12, 1 - 1e-12)
         seen, beyond = (1 - column.beyond) / inside, column.beyond / (1 - inside)
         mass *= np.where(column.within(centres), seen, beyond)

@@ -1,4 +1,4 @@
-"""The course of training, where a model file or the run's folder remembers it."""
+"""The panel of training curves, from the model's file or the folder of its run."""
 
 import json
 from pathlib import Path
@@ -46,7 +46,7 @@ def training_record(about: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _beside(path: Path) -> dict[str, Any] | None:
-    """A history from a run's folder: its metrics, or the checkpoint of one that is not finished."""
+    """Read the history from a run's folder: its metrics, or its checkpoint if it is not finished."""
     metrics, checkpoint = path.parent / "metrics.json", path.parent / "checkpoint.safetensors"
     # A folder may hold many models; only a run's own has this name.
     if path.name not in MODELS_OF_RUNS:
@@ -76,7 +76,7 @@ def _beside(path: Path) -> dict[str, Any] | None:
 
 
 def _energy_from(config: Any) -> int | None:
-    """The step at which the warm-up ends; a proposal that does not learn has none."""
+    """Return the step at which the warm-up ends, or None if the proposal has no parameters."""
     try:
         learns = config["model"]["proposal"] != "uniform"
         return int(config["train"]["warmup"]) if learns else None

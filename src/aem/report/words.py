@@ -1,4 +1,4 @@
-"""The overview in sentences."""
+"""The overview of a report in sentences."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ def summary(
     limits: Limits,
     listed: list[dict[str, Any]],
 ) -> list[str]:
-    """Return the overview: sentences with what a reader should take away.
+    """Return the overview: sentences with the main results.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""Tables as people have them: names, kinds of columns, fits without tuning, questions and answers."""
+"""Models of tables: column names, discrete columns, automatic fits, and queries."""

@@ -1,15 +1,15 @@
-"""Columns whose values are counted rather than measured: found, spread over cells, put back.
+"""Discrete columns: how they are recognised, dequantised, integrated and rounded back.
 
-A density means nothing at values that repeat: it could grow without bound there. Such a column is
-dequantised: each value v stands for the cell of one step around it, [v − step/2, v + step/2), the
-model is fitted to values drawn evenly from the cells, and what is reported for v is the probability
-of its cell divided by the step. That is a log density in the units of the data like any other
-column's; add log(step) for the log probability of the value itself. For whole numbers the step is
-usually one, and the two are the same.
+A density has no meaning at values that repeat, because it could grow without bound there. Such a
+column is dequantised: each value v stands for the cell of one step around it, [v − step/2,
+v + step/2), the model is fitted to values drawn uniformly from the cells, and the score of v is the
+probability of its cell divided by the step. This is a log density in the units of the data, as for
+any other column; add log(step) for the log probability of the value. For whole numbers the step is
+usually one, and the two are equal.
 
-A smooth density leaks over the edges of a column with a handful of values. There the probability is
-shared out anew: all but ε among the values from the lowest to the highest seen, ε, the chance that
-one more row has a value nobody has seen, among those beyond.
+A smooth density extends beyond the range of a column with few values. The probability is then
+corrected: 1 − ε is distributed over the values from the lowest to the highest observed, and ε, the
+probability that a new row has an unseen value, over those beyond.
 """
 
 import math
@@ -33,19 +33,19 @@ from aem.nn.features import HIGHEST_FREQUENCY
 
 Array = NDArray[np.float64]
 
-REPEATED = 20  # rows a distinct value, on average, that make a column of any numbers discrete
-ROUNDED = 2  # the same where all values are multiples of a step, as rounded ones are
-SAME = 1e-9  # of the range of most rows: closer values differ by rounding alone
-MOST = (0.05, 0.95)  # quantiles they lie between: a single far value must not make others the same
-ON_GRID = 1e-3  # of a step: how exactly values must be multiples of it
-# A comb this fine compared with the deviation is beyond what a network can see.
+REPEATED = 20  # rows per distinct value from which a column of any numbers counts as discrete
+ROUNDED = 2  # the same for a column whose values are multiples of a step, as rounded ones are
+SAME = 1e-9  # fraction of the central range below which values differ by rounding only
+MOST = (0.05, 0.95)  # quantiles of the central range, which outliers do not affect
+ON_GRID = 1e-3  # largest deviation from a multiple of the step, as a fraction of the step
+# Smallest step in standard deviations; the networks cannot resolve a finer grid.
 FINEST = 2 * math.pi / HIGHEST_FREQUENCY
-# Panels of 15 nodes a cell is integrated with: one for so many radians of the highest frequency.
+# Radians of the highest frequency per panel of 15 nodes, where a cell is integrated.
 PHASE = 6.0
 FEWEST_PANELS, MOST_PANELS = 4, 64
 NODES_AT_A_TIME = {"cpu": 2**14, "cuda": 2**18}
 MOST_BOUNDED_CELLS = 32
-DIGITS = 13  # of a value that arithmetic leaves right
+DIGITS = 13  # significant digits of a value that arithmetic preserves
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Discrete:
 
     @property
     def bounded(self) -> bool:
-        """Whether its values are so few that a share of probability beyond them is corrected for."""
+        """Whether it has so few values that the probability beyond their range is corrected."""
         return self.cells <= MOST_BOUNDED_CELLS
 
     def within(self, x: Array) -> NDArray[np.bool_]:
@@ -115,7 +115,7 @@ class Discrete:
         return column
 
     def centre(self, x: Array) -> Array:
-        """Return the middle of the cell that each value lies in, without the noise of the last digits.
+        """Return the middle of the cell of each value, without rounding noise.
 
         Parameters
         ----------
@@ -139,7 +139,7 @@ class Discrete:
         return replace(self, origin=self.origin + by, values=values)
 
     def restore(self, x: Array) -> Array:
-        """Return the value of the column that each draw from a cell stands for.
+        """Round draws to values of the column.
 
         Parameters
         ----------
@@ -154,7 +154,7 @@ class Discrete:
 
 
 def recognise(x: Array, columns: Sequence[str]) -> list[Discrete]:
-    """Find the discrete columns of a table.
+    """Recognise the discrete columns of a table.
 
     A column is discrete if its values are whole numbers not too fine for its spread, multiples of
     another step, or so few that they repeat.
@@ -196,14 +196,14 @@ def _look_at(x: Array, name: str) -> Discrete | None:
     why = f"{distinct} distinct values in {len(x):,} rows"
     cells = math.floor(spread / step + 0.5) + 1
     if regular:
-        step = spread / (cells - 1)  # the whole range has more digits of it than a gap
+        step = spread / (cells - 1)  # the whole range determines it to more digits than a gap
     return Discrete(
         name, low, step, cells, beyond, why, () if regular else tuple(map(float, values))
     )
 
 
 def _rounding(x: Array, values: Array) -> Array:
-    """How far apart neighbours among sorted values [V] may be, [V − 1], and mean the same."""
+    """Return distances [V − 1] below which neighbours among sorted values [V] count as equal."""
     low, high = np.quantile(x, MOST)
     digits = 8 * np.finfo(np.float64).eps * np.maximum(np.abs(values[1:]), np.abs(values[:-1]))
     same: Array = np.maximum(SAME * (high - low), digits)
@@ -211,7 +211,7 @@ def _rounding(x: Array, values: Array) -> Array:
 
 
 def _decimal_step(value: float) -> float:
-    """The last decimal place a number is written with."""
+    """Return the last decimal place of a number."""
     for places in range(1, 12):
         if round(value, places) == value:
             return 10.0**-places
@@ -219,7 +219,7 @@ def _decimal_step(value: float) -> float:
 
 
 def _common_step(gaps: Array) -> tuple[float, bool]:
-    """The largest step all gaps are multiples of; without any, the smallest gap."""
+    """Return the largest step of which all gaps are multiples, or else the smallest gap."""
     smallest = float(gaps.min())
 
     def divisor(a: float, b: float) -> float:
@@ -265,7 +265,7 @@ def lattice(
 def dequantise(
     x: Array, columns: Sequence[str], discrete: Sequence[Discrete], rng: np.random.Generator
 ) -> Array:
-    """Return rows with every discrete value drawn evenly from its cell, to fit a density to.
+    """Dequantise rows: draw discrete values uniformly from their cells, to fit a density.
 
     Parameters
     ----------
@@ -276,7 +276,7 @@ def dequantise(
     discrete
         the discrete ones among them.
     rng
-        where the draws come from.
+        generator of the draws.
     """
     x = x.copy()
     for column in discrete:

@@ -1,8 +1,8 @@
-"""A mixture of models of one table, such as models that factorise it in different column orders.
+"""A mixture of models of one table, such as models with different column orders.
 
-One order is one way to write p(x) as a product; each has columns it must explain with little before
-them. The members' densities are averaged, not their logarithms: (1/M) Σ p_m(x) is again a density,
-and never more than log M below the best member at any row.
+A column order is one way to factorise p(x), and its first columns have few columns before them. The
+densities of the members are averaged, not their logarithms: (1/M) Σ p_m(x) is again a density, and at
+any row at most log M below the best member.
 """
 
 import math
@@ -39,7 +39,7 @@ def column_orders(features: int, members: int, seed: int) -> list[tuple[int, ...
     members
         how many orders.
     seed
-        of the random ones.
+        seed of the random ones.
     """
     orders = [tuple(range(features))]
     for place in range(1, members):
@@ -62,7 +62,7 @@ def mixture_log_prob(log_prob: Float[Tensor, "M ..."]) -> Float[Tensor, "..."]:
 def mixture_error(
     log_prob: Float[Tensor, "M ..."], error: Float[Tensor, "M ..."]
 ) -> Float[Tensor, "..."]:
-    """Return what errors of the members' log densities do to that of the mixture.
+    """Return the error of the mixture's log density, given those of the members.
 
     To first order each counts by its member's share of the density. Where no member has any, the
     shares are not numbers, and the largest error stands for all.
@@ -87,7 +87,7 @@ class TableEnsemble:
     members
         models of the same table; each may factorise its columns in another order.
     about
-        how the ensemble came about, as JSON can hold it; decides nothing.
+        how the ensemble was made, as JSON can hold it; information only.
     """
 
     def __init__(self, members: Sequence[TableModel], about: dict[str, Any] | None = None) -> None:
@@ -97,6 +97,7 @@ class TableEnsemble:
         self.about = {} if about is None else about
         self.columns = self.members[0].columns
         self.discrete: tuple[Discrete, ...] = self.members[0].discrete
+        self.left_out = tuple(sorted({name for member in members for name in member.left_out}))
         if any(member.columns != self.columns for member in self.members):
             raise AemError("the members of an ensemble are not models of the same columns")
         if any(member.discrete != self.discrete for member in self.members):
@@ -157,7 +158,7 @@ class TableEnsemble:
         return rows
 
     def save(self, path: str | Path) -> None:
-        """Write all members to one safe file.
+        """Write all members to one safetensors file.
 
         Parameters
         ----------

@@ -15,6 +15,7 @@ from aem.base.files import (
     read_tensors,
     write_tensors,
 )
+from aem.base.names import as_names
 from aem.errors import AemError
 from aem.model.files import NUMBER, OF_A_TABLE, model_entry, read_columns, read_model
 from aem.model.transforms.records import from_records, to_records
@@ -24,6 +25,7 @@ from aem.tables.model import TableModel
 
 DISCRETE = "discrete"  # the kind of a column whose values are counted
 ENSEMBLE = "ensemble"
+LEFT_OUT = "left_out"  # the key of the columns that took no part in the fit
 
 
 def save_table(table: TableModel, path: str | Path, kind: str = "model", **further: Any) -> None:
@@ -44,6 +46,7 @@ def save_table(table: TableModel, path: str | Path, kind: str = "model", **furth
         **header(kind),
         "columns": _columns(table),
         **_member(table),
+        LEFT_OUT: table.left_out,
         "about": table.about,
         **further,
     }
@@ -69,33 +72,34 @@ def save_ensemble(ensemble: TableEnsemble, path: str | Path) -> None:
         **header(ENSEMBLE),
         "columns": _columns(ensemble),
         "members": [_member(member) for member in ensemble.members],
+        LEFT_OUT: ensemble.left_out,
         "about": ensemble.about,
     }
     write_tensors(Path(path), tensors, metadata)
 
 
 def load_table(path: str | Path, device: str | torch.device = "cpu") -> TableModel | TableEnsemble:
-    """Read whatever model of a table a file holds.
+    """Read a model of a table or an ensemble.
 
     Parameters
     ----------
     path
         a file that a command or `save` wrote.
     device
-        where the models will be.
+        device of the models.
     """
     return _read(Path(path), (*OF_A_TABLE, ENSEMBLE), device)
 
 
 def load_single(path: str | Path, device: str | torch.device = "cpu") -> TableModel:
-    """Read the one model in a file; an ensemble is refused.
+    """Read the single model in a file; an ensemble is refused.
 
     Parameters
     ----------
     path
         a file of a model, a detector or a prior.
     device
-        where the model will be.
+        device of the model.
     """
     table = _read(Path(path), OF_A_TABLE, device)
     assert isinstance(table, TableModel)
@@ -109,12 +113,13 @@ def _read(
     with blaming_file(path, metadata["kind"]):
         entries = read_columns(metadata["columns"])
         about = as_mapping(metadata.get("about") or {}, "about")
+        left_out = as_names(metadata.get(LEFT_OUT, []), LEFT_OUT)
         if metadata["kind"] != ENSEMBLE:
-            return _read_member(metadata, tensors, entries, about, device)
+            return _read_member(metadata, tensors, entries, left_out, about, device)
         members = []
         for place, entry in enumerate(metadata["members"]):
-            own = part_of_file(tensors, str(place))
-            members.append(_read_member(as_mapping(entry, "members"), own, entries, {}, device))
+            member, own = as_mapping(entry, "members"), part_of_file(tensors, str(place))
+            members.append(_read_member(member, own, entries, left_out, {}, device))
         return TableEnsemble(members, about)
 
 
@@ -135,13 +140,14 @@ def _read_member(
     entry: Mapping[str, Any],
     tensors: Mapping[str, Tensor],
     entries: Sequence[dict[str, Any]],
+    left_out: Sequence[str],
     about: dict[str, Any],
     device: str | torch.device,
 ) -> TableModel:
     names = [column["name"] for column in entries]
     transform = from_records(entry["transforms"], len(names))
     model = read_model(entry["model"], tensors, transform.names(names), device)
-    return TableModel(model, transform, _read_discrete(entries), about, names)
+    return TableModel(model, transform, _read_discrete(entries), about, names, left_out)
 
 
 def _read_discrete(entries: Sequence[dict[str, Any]]) -> list[Discrete]:

@@ -1,4 +1,4 @@
-"""A model of a table as a person uses it: names, discrete columns, scores, draws, one file."""
+"""The model of a table: column names, transforms, discrete columns, scores, samples, and its file."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -34,10 +34,10 @@ from aem.tables.discrete import Discrete, log_cell_density
 
 Array = NDArray[np.float64]
 
-TOLERANCE = 1e-2  # nats per row: far below what a row's score says about it
-BLOCK = 256  # rows scored together, between two reports
+TOLERANCE = 1e-2  # nats per row
+BLOCK = 256  # most rows per block, so that progress is reported often
 MOST_REDRAWS = 100
-GIVE_UP = 0.05  # a draw beyond the range may not exist: fewer and fewer insist on one
+GIVE_UP = 0.05  # probability per round of accepting a value within the range after all
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class ColumnScores:
 
 
 class TableModel:
-    """A density of the columns of a table: an AEM behind a transform, and discrete columns.
+    """A density of a table: an AEM behind transforms of the columns, some of which may be discrete.
 
     Log densities are in the units of the table. A discrete column counts with the probability of
     its value divided by its step.
@@ -89,13 +89,15 @@ class TableModel:
     model
         the density of the columns as it reads them.
     transform
-        from the columns of the table to those that the model reads; none leaves them as they are.
+        from the columns of the table to the input of the model; the identity without one.
     discrete
-        the columns whose values are counted rather than measured, in the units of the table.
+        the discrete columns, in the units of the table.
     about
-        how the model came about, as JSON can hold it; decides nothing.
+        how the model was made, as JSON can hold it; information only.
     columns
         names in the order of the table, if that is not the model's.
+    left_out
+        columns of the data that took no part in the fit: commands ignore them in what they read.
 
     Examples
     --------
@@ -117,8 +119,11 @@ class TableModel:
         discrete: Sequence[Discrete] = (),
         about: dict[str, Any] | None = None,
         columns: Sequence[str] | None = None,
+        left_out: Sequence[str] = (),
     ) -> None:
         self.model, self.about = model, {} if about is None else about
+        self.left_out = tuple(left_out)
+        self._origin: TableModel | None = None  # the table that this one is a view of
         self.transform = Chain() if transform is None else transform
         self.columns = model.columns if columns is None else tuple(columns)
         known = {column.column: column for column in discrete}
@@ -145,11 +150,11 @@ class TableModel:
 
     @property
     def mixes(self) -> bool:
-        """Whether the columns that the model reads mix those of the table, as behind a symmetry."""
+        """Whether a transform mixes columns of the table, as a symmetry does."""
         return any(isinstance(part, Symmetry) for part in self.transform.parts)
 
     def in_order(self, columns: Sequence[str]) -> "TableModel":
-        """Return the same density, of a table whose columns stand in another order.
+        """Return the same density for a table with another order of columns.
 
         Parameters
         ----------
@@ -164,7 +169,7 @@ class TableModel:
         return self.behind(order, columns)
 
     def behind(self, part: TableTransform, columns: Sequence[str] | None = None) -> "TableModel":
-        """Return the density of new rows that a further transform carries to those of this table.
+        """Return the density of rows that a further transform maps to rows of this table.
 
         Parameters
         ----------
@@ -177,16 +182,18 @@ class TableModel:
         origin = part.inverse(torch.zeros(len(names), dtype=torch.float64)).tolist()
         discrete = [c.moved(origin[names.index(c.column)]) for c in self.discrete]
         transform = Chain((part, *self.transform.parts))
-        return TableModel(self.model, transform, discrete, self.about, names)
+        view = TableModel(self.model, transform, discrete, self.about, names, self.left_out)
+        view._origin = self
+        return view
 
     @cached_property
     def exact(self) -> AEM:
-        """The model in float64, in evaluation mode."""
-        return self.model.in_double()
+        """The model in float64, in evaluation mode: one copy for all views of a table."""
+        return self.model.in_double() if self._origin is None else self._origin.exact
 
     @cached_property
     def cells(self) -> tuple[Discrete, ...]:
-        """The discrete columns in the units that the model reads: transforms only ever shift them."""
+        """The discrete columns in the units of the model; transforms can only shift them."""
         origin = torch.zeros(len(self.columns), dtype=torch.float64)
         by = self.transform.forward(origin).tolist()
         place = self.model.columns.index
@@ -205,7 +212,7 @@ class TableModel:
         return table
 
     def read(self, x: Array) -> Tensor:
-        """Return rows as the model reads them: float64, on its device.
+        """Transform rows to the input of the model, in float64 on its device.
 
         Parameters
         ----------
@@ -258,7 +265,7 @@ class TableModel:
         return scores
 
     def scores(self, rows: Tensor, settings: Quadrature) -> Scores:
-        """Return all that the quadrature knows about rows, by column of the table.
+        """Return scores with all details of the quadrature, by column of the table.
 
         Parameters
         ----------
@@ -274,13 +281,13 @@ class TableModel:
         return Scores.concatenate(list(block_by_block(some, self.exact, rows, None, settings)))
 
     def _conditionals(self, rows: Tensor) -> tuple[Tensor, Tensor, Conditionals]:
-        """Rows as the model reads them, the same standardised, and their conditionals."""
+        """Return rows as input of the model, the same standardised, and their conditionals."""
         read = self.transform.forward(rows.double())
         z = self.exact.standardise(read)
         return read, z, self.exact.conditionals(z).flatten()
 
     def score_block(self, rows: Tensor, settings: Quadrature, first_row: int = 0) -> Scores:
-        """Return all that the quadrature knows about a block of rows that fits into memory.
+        """Return scores, with all details of the quadrature, of rows that fit into memory together.
 
         Parameters
         ----------
@@ -353,7 +360,7 @@ class TableModel:
         *,
         proposal_alone: bool = False,
     ) -> Tensor:
-        """Log densities [B, D] with those of discrete columns put in place of the values' own."""
+        """Replace log densities of discrete columns by log probabilities of cells over the step."""
         if not self.cells:
             return log_prob
         found = log_cell_density(
@@ -365,7 +372,7 @@ class TableModel:
         return terms
 
     def _by_column(self, terms: Tensor) -> Tensor:
-        """Terms by column of the model as terms by column of the table."""
+        """Reorder terms by column of the model to columns of the table."""
         if self.columns == self.model.columns:
             return terms
         return terms[:, [self.model.columns.index(name) for name in self.columns]]
@@ -379,7 +386,7 @@ class TableModel:
         method: str = "exact",
         proposals: int = RESAMPLED,
     ) -> Array:
-        """Draw rows; discrete columns come back as the values they have.
+        """Draw rows, in which discrete columns have values of the table.
 
         Parameters
         ----------
@@ -397,7 +404,7 @@ class TableModel:
             return self.draw(count, how, report)
 
     def draw(self, count: int, how: Drawing, report: Report = silent) -> Array:
-        """Draw rows from PyTorch's present random stream.
+        """Draw rows with the present state of PyTorch's random generator.
 
         Parameters
         ----------
@@ -422,7 +429,7 @@ class TableModel:
 
     @torch.no_grad()
     def _draw(self, how: Drawing, block: slice) -> Array:
-        """A block of rows; a column with a handful of values is drawn until it is one of them."""
+        """Draw a block of rows; columns with few values are drawn again if beyond their range."""
         model = self.model
         bounded = {model.columns.index(c.column): c for c in self.cells if c.bounded}
 
@@ -437,7 +444,7 @@ class TableModel:
     def _redraw(
         self, column: Discrete, how: Drawing, conditional: Conditionals, z: Tensor, d: int
     ) -> Tensor:
-        """Draw values again until those beyond the range seen are as rare as the score says."""
+        """Redraw values until those beyond the observed range are as rare as in the density."""
         within = uniforms(z.shape, z) >= column.beyond
         shift, scale = self.model.standardisation.shift[d], self.model.standardisation.scale[d]
         for _ in range(MOST_REDRAWS):
@@ -452,7 +459,7 @@ class TableModel:
         return z
 
     def save(self, path: str | Path) -> None:
-        """Write one safe file, for `load` and the command line.
+        """Write a safetensors file, for `load` and the command line.
 
         Parameters
         ----------
@@ -473,7 +480,7 @@ class TableModel:
             a file of a model, a detector or a prior; `aem.tables.files.load_table` reads ensembles,
             too.
         device
-            where the model will be.
+            device of the model.
         """
         from aem.tables.files import load_single
 
@@ -481,7 +488,7 @@ class TableModel:
 
 
 class ColumnMap:
-    """One column between the units of the table and those of a model, for values of any shape.
+    """The map of one column between the units of the table and those of the model.
 
     Parameters
     ----------
@@ -516,7 +523,7 @@ class ColumnMap:
         return self._put(values, self.place, self.table.transform.inverse, self.d)
 
     def log_slope(self, values: Array) -> Array:
-        """Return what a log density in the model's units is raised by in those of the table.
+        """Return the log slope that turns a log density of the model into one of the table.
 
         Parameters
         ----------

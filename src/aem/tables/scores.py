@@ -1,10 +1,8 @@
 """The four scores of a table's rows: by quadrature, importance sampling, AEM-KDE and the proposal.
 
-For one model of a table as for an ensemble, whose members are scored one after the other and mixed.
+An ensemble is scored member by member, and the densities are averaged.
 """
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,9 +11,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from aem.base.files import as_bytes
+from aem.base.files import tensor_digest
 from aem.base.progress import Report, part_of, silent
-from aem.base.settings import to_mapping
+from aem.base.settings import unusual
 from aem.conditionals.normalizer import Quadrature
 from aem.config import ModelConfig
 from aem.errors import AemError
@@ -43,7 +41,7 @@ class MemberConfigs:
 
 @dataclass(frozen=True)
 class TableScores:
-    """Scores a table in four ways, in its own units and in float64; a `Density` to evaluate.
+    """The four scores of a table in its units, in float64, as `evaluate` needs them.
 
     Parameters
     ----------
@@ -95,14 +93,14 @@ class TableScores:
 
     def digest(self) -> str:
         """Return a fingerprint of all that decides the scores."""
-        state = hashlib.sha256()
-        for member in self.members:
+        tensors, plain = {}, []
+        for place, member in enumerate(self.members):
+            config, transforms = unusual(member.model.config), to_records(member.transform)
             discrete = [column.as_record() for column in member.discrete]
-            config = to_mapping(member.model.config)
-            plain = [config, to_records(member.transform), discrete, member.columns]
-            state.update(json.dumps(plain).encode())
-            state.update(as_bytes(member.model.state_dict()))
-        return state.hexdigest()
+            plain.append([config, transforms, discrete, member.columns])
+            weights = member.model.state_dict()
+            tensors.update({f"{place}.{name}": tensor for name, tensor in weights.items()})
+        return tensor_digest(tensors, plain)
 
     @torch.no_grad()
     def proposal(self, x: Float[Tensor, "B D"]) -> Float[Tensor, " B"]:
@@ -141,7 +139,7 @@ class TableScores:
     def quadrature_by_row(
         self, x: Float[Tensor, "B D"], settings: Quadrature
     ) -> dict[str, Float[Tensor, " B"]]:
-        """Return all that the quadrature knows of each row, NaN for rows that have no density.
+        """Return the details of the quadrature by row, NaN for rows without a density.
 
         Parameters
         ----------
@@ -182,7 +180,7 @@ class TableScores:
         samples
             S, draws of the proposal per conditional.
         seed
-            of the draws.
+            seed of the draws.
         report
             called as `report(what, done, total)` while the work goes on.
         """
@@ -218,7 +216,7 @@ class TableScores:
         samples
             S, kernels per conditional.
         seed
-            of the kernels' places.
+            seed of the positions of the kernels.
         report
             called as `report(what, done, total)` while the work goes on.
         """

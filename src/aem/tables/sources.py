@@ -1,4 +1,4 @@
-"""The rows a command works on: a file, a task in the plane, or a data set by name."""
+"""Rows of a file, of a task in the plane, or of a data set by its name."""
 
 import os
 from collections.abc import Sequence
@@ -66,7 +66,7 @@ def find_rows(
     rows
         how many to draw, or to take at random.
     seed
-        of what is drawn.
+        seed of all random numbers.
     drop, ignore
         columns of a file to leave out, as in `aem.tables.reading.read_rows`.
     """
@@ -114,7 +114,7 @@ def _some(
 
 
 def _places(found: Sequence[str], columns: Sequence[str]) -> list[int]:
-    """Where the columns of a model stand in a data set: by name if it has those, else as they come."""
+    """Return the positions of a model's columns in a data set: by name if possible, else in order."""
     known = sorted(found) == sorted(columns)
     return [list(found).index(name) for name in columns] if known else list(range(len(found)))
 

@@ -1,4 +1,4 @@
-"""Which rows a step sees, as a pure function of the seed and the step."""
+"""The rows of each training step, as a function of the seed and the step alone."""
 
 import torch
 from jaxtyping import Int
@@ -6,9 +6,10 @@ from torch import Tensor
 
 
 class Batches:
-    """Epoch after epoch in fresh random order; a step may straddle two epochs.
+    """Shuffles the rows anew in every epoch; a batch may contain rows of two epochs.
 
-    Being a function of (seed, step) it has no state to save, and a resumed run sees the same rows.
+    A batch depends on seed and step only. A continued run therefore sees the same rows, without any
+    state in the checkpoint.
     """
 
     def __init__(self, rows: int, batch_size: int, seed: int, device: torch.device) -> None:
@@ -16,7 +17,7 @@ class Batches:
         self._orders: dict[int, Tensor] = {}
 
     def indices(self, step: int) -> Int[Tensor, " B"]:
-        """Row numbers of the step's batch."""
+        """Return the row numbers of a step's batch."""
         first = step * self.batch_size
         last = first + self.batch_size
         parts = []
@@ -29,7 +30,7 @@ class Batches:
 
     def _order(self, epoch: int) -> Tensor:
         if epoch not in self._orders:
-            # Only the current epoch and the one before it can still be asked for by one batch.
+            # One batch needs at most the current epoch and the one before.
             self._orders = {e: o for e, o in self._orders.items() if e == epoch - 1}
             generator = torch.Generator().manual_seed((self.seed * 1_000_003 + epoch) % 2**63)
             order = torch.randperm(self.rows, generator=generator)

@@ -1,4 +1,4 @@
-"""Everything a run needs to go on as if it had never stopped, in one safe file."""
+"""Checkpoints: all that a run needs to continue with the same bits, in one safetensors file."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from aem.base.files import header, read_tensors, write_tensors
+from aem.base.files import header, part_of_file, read_tensors, write_tensors
 from aem.base.provenance import device_name
 from aem.base.settings import completed, from_mapping, refuse_other, to_mapping
 from aem.errors import AemError
@@ -18,40 +18,40 @@ FREE = ("device", "checkpoint_seconds")
 
 
 class Trainable(Protocol):
-    """A module that can be put back: an AEM, or one that holds it (`nn.Module` says the rest)."""
+    """A module whose state can be restored: an AEM, or a module that contains one."""
 
     config: Any
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Weights and buffers."""
+        """Return weights and buffers."""
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> Any:
-        """Put them back."""
+        """Restore them."""
 
     def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
-        """What follows from the data."""
+        """Return what was computed from the data, such as the standardisation."""
 
 
 class Optimiser(Protocol):
-    """What keeps moments of gradients, numbered by parameter."""
+    """An optimiser whose state can be restored."""
 
     def state_dict(self) -> dict[str, Any]:
-        """The moments."""
+        """Return the moments of the gradients."""
 
     def load_state_dict(self, state: dict[str, Any], /) -> None:
-        """Put them back."""
+        """Restore them."""
 
 
 @dataclass
 class TrainingState:
-    """Where a training run stands.
+    """The state of a training run.
 
     Parameters
     ----------
     step
-        training steps that are done.
+        number of training steps so far.
     seconds
-        how long they took.
+        seconds they took.
     best_score
         highest validation score so far, in nats per row.
     best_step
@@ -71,7 +71,7 @@ class TrainingState:
 
 
 def settings(config: Any) -> dict[str, Any]:
-    """The part of a training configuration that decides its result."""
+    """Return the training settings that affect the result."""
     return {k: v for k, v in to_mapping(config).items() if k not in FREE}
 
 
@@ -83,7 +83,7 @@ def save_checkpoint(
     config: Any,
     progress: TrainingState,
 ) -> None:
-    """Write the state atomically: a kill leaves the previous checkpoint or this one."""
+    """Write a checkpoint atomically: a killed process leaves the previous one or this one."""
     tensors: dict[str, Tensor] = {"random.cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         tensors["random.cuda"] = torch.cuda.get_rng_state()
@@ -120,27 +120,23 @@ def load_checkpoint(
     optimiser: Optimiser,
     config: Any,
 ) -> TrainingState:
-    """Put a run back where it was; refuse a checkpoint that belongs to another run."""
+    """Restore a run from its checkpoint; the checkpoint of another run is refused."""
     tensors, metadata = read_tensors(path, "checkpoint")
-    # Read as settings, so that those which came or went since have their defaults.
+    # Read as settings, because settings may have been added or removed since.
     if from_mapping(type(model.config), metadata["config"]) != model.config:
         raise AemError(f"{path} belongs to a model of other settings; choose another folder")
     refuse_other(path, completed(config, metadata["train"]), settings(config))
-
-    def group(prefix: str) -> dict[str, Tensor]:
-        start = f"{prefix}."
-        return {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
 
     # Standardisation and frequencies follow from the training rows.
     for name, buffer in model.named_buffers():
         kept = tensors.get(f"model.{name}")
         if kept is not None and not torch.equal(kept, buffer.cpu()):
             raise AemError(f"{path} was made with other data; choose another folder")
-    model.load_state_dict(group("model"))
-    average.load_state_dict(group("average"))
+    model.load_state_dict(part_of_file(tensors, "model"))
+    average.load_state_dict(part_of_file(tensors, "average"))
     template = optimiser.state_dict()
     count = len(template["param_groups"][0]["params"])
-    states = {i: group(f"optimiser.{i}") for i in range(count)}
+    states = {i: part_of_file(tensors, f"optimiser.{i}") for i in range(count)}
     optimiser.load_state_dict({**template, "state": {i: s for i, s in states.items() if s}})
     torch.set_rng_state(tensors["random.cpu"])
     if torch.cuda.is_available() and "random.cuda" in tensors:
@@ -152,6 +148,6 @@ def load_checkpoint(
         saved["seconds"],
         float("-inf") if best is None else best,
         saved["best_step"],
-        group("best"),
+        part_of_file(tensors, "best"),
         saved["history"],
     )

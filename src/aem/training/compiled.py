@@ -1,4 +1,4 @@
-"""Parts of a model through torch.compile while they train."""
+"""torch.compile for parts of a model during training."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -9,10 +9,10 @@ from torch import nn
 
 @contextmanager
 def compiled(parts: Iterable[nn.Module], *, enabled: bool) -> Iterator[None]:
-    """Let torch.compile merge what lies between products, which waits for memory otherwise.
+    """Compile modules within the context, which fuses the memory-bound operations between products.
 
-    In place and only for a while: what is trained is the same module with the same names. Where nothing
-    can be compiled, for want of a compiler, say, PyTorch tells so and goes on without.
+    Modules and their parameter names stay the same. Where compiling fails, such as without a
+    compiler, PyTorch says so and runs them uncompiled.
     """
     if not enabled:
         yield

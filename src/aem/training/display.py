@@ -1,4 +1,4 @@
-"""What a person sees of a run: a progress bar, lines in a log, TensorBoard where it is installed."""
+"""The progress of a training run: a bar, lines in a log, and TensorBoard where it is installed."""
 
 import sys
 from pathlib import Path
@@ -12,20 +12,20 @@ from aem.extras import installed
 
 
 class Reporter:
-    """A live bar on a terminal, one line per validation elsewhere; both go to standard error.
+    """Shows a progress bar on a terminal, or a line per validation elsewhere, on standard error.
 
     Parameters
     ----------
     steps
-        how many the run has at most.
+        largest number of steps of the run.
     quiet
         whether to show nothing.
     tensorboard
         a folder for TensorBoard, where that is installed.
     stage
-        what the run is called.
+        name of the run.
     beside
-        what the second number of a validation is called.
+        name of the second score of a validation.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Reporter:
             self.writer.close()
 
     def step(self, step: int, loss: float) -> None:
-        """A batch of steps is done."""
+        """Show the loss after a step."""
         self.bar.update(self.task, completed=step, loss=f"{loss:.3f}")
         if self.writer is not None:
             self.writer.add_scalar("loss/train", loss, step)
@@ -84,18 +84,18 @@ class Reporter:
     def validation(
         self, step: int, score: float, beside: float, best: float, seconds: float
     ) -> None:
-        """A validation is done.
+        """Show the scores of a validation.
 
         Parameters
         ----------
         step
-            after how many steps.
+            number of steps so far.
         score, beside
-            what the averaged model is worth, and what is shown with it.
+            the two scores of the averaged weights.
         best
             the best score so far.
         seconds
-            since the run began.
+            seconds since the run began.
         """
         self.bar.update(self.task, validation=f"{score:.4f}", best=f"{best:.4f}")
         if self.writer is not None:

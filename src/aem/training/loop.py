@@ -1,4 +1,4 @@
-"""Fitting a model: rows in, the best averaged weights out."""
+"""`fit`: trains a model on rows and keeps the averaged weights with the best validation score."""
 
 import copy
 from pathlib import Path
@@ -25,8 +25,8 @@ from aem.training.compiled import compiled
 from aem.training.display import Reporter
 from aem.training.objective import DensityStep
 from aem.training.optimizer import Descent
-from aem.training.run import TrainingRun, Validation
 from aem.training.steps import captured_on_gpu
+from aem.training.trainer import Trainer, Validation
 
 VALIDATION_NODES = 100
 VALIDATED_TOGETHER = {"cpu": 128, "cuda": 1024}  # rows
@@ -41,7 +41,7 @@ def validation_scores(
     *,
     energies: bool = True,
 ) -> tuple[float, float]:
-    """Mean log p and log q of rows, in the units of the data; the same random nodes every time.
+    """Return the mean log p and log q of rows in the units of the data, by the same random nodes.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def validation_scores(
         rows = z[here]
         with drawing_from(block, z.device):
             conditionals = model.conditionals(rows, None if context is None else context[here])
-            q = p = conditionals.proposal.log_prob(rows[..., None])[..., 0]
+            q = p = conditionals.proposal.log_prob_of(rows)
             if energies:
                 w = conditionals.log_weight(rows[..., None])[..., 0]
                 p = q + w - log_z_estimate(conditionals, nodes=VALIDATION_NODES)
@@ -92,8 +92,8 @@ def fit(
     The weights kept are those with the highest validation log density, also where the run is
     interrupted. Where all steps are warm-up the proposal is trained alone, and no energy is evaluated.
 
-    With a folder the run writes checkpoints there and, started again with the same settings, goes on
-    where it stopped; on a CPU it then ends with the same bits as a run that never stopped.
+    With a folder the run writes checkpoints, and a run with the same settings continues from them. On a
+    CPU it ends with the same bits as an uninterrupted run.
 
     Parameters
     ----------
@@ -110,10 +110,10 @@ def fit(
     validation_context
         the context of each validation row.
     log_volume
-        where the rows are what a map made of others, mean log |det| of that map: it is added to all
-        scores, which are then in the units of the others.
+        mean log |det| of a transform that the rows have been through. It is added to all scores,
+        which are then in the units before the transform.
     folder
-        where checkpoints and TensorBoard's files go; none are written without one.
+        folder for checkpoints and TensorBoard's files; none are written without one.
     quiet
         whether to show no progress.
     stage
@@ -165,7 +165,7 @@ def fit(
             names = "validation_log_prob", "validation_proposal_log_prob"
             return Validation(score, proposal, dict(zip(names, (score, proposal), strict=True)))
 
-        run = TrainingRun(
+        trainer = Trainer(
             config,
             captured_on_gpu(step, device),
             Batches(len(rows), config.batch_size, config.seed, device),
@@ -180,7 +180,7 @@ def fit(
         )
         otherwise = copy.deepcopy(model.state_dict())
         try:
-            run.go_on(progress)
+            trainer.train(progress)
             otherwise = average.state_dict()
         finally:
             descent.release()

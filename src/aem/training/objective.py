@@ -1,4 +1,4 @@
-"""The loss of an AEM, and a step down its gradient."""
+"""The loss of an AEM, and the training step that minimises it."""
 
 from collections.abc import Hashable
 from enum import Enum
@@ -15,15 +15,15 @@ from aem.training.schedule import averaging_decay, cosine
 from aem.training.shards import differentiate
 from aem.training.steps import EagerStep
 
-LOW = -3.0  # log Z of a conditional below which `levelling` lifts it
+LOW = -3.0  # `levelling` penalises values of log Z below this one
 
 
 class Phase(Enum):
-    """What a step trains."""
+    """What a step trains: the proposal, the energy, or both."""
 
     PROPOSAL = "the proposal alone"
-    RISING = "both, the energy with a share that rises"
-    BOTH = "both alike"
+    RISING = "both, with a rising weight on the energy"
+    BOTH = "both, with equal weights"
 
 
 def objective(
@@ -34,18 +34,18 @@ def objective(
     phase: Phase = Phase.BOTH,
     share: Float[Tensor, ""] | None = None,
 ) -> Float[Tensor, ""]:
-    """Mean of −(log p̂ + log q) over the batch (paper, equation 7); −log q alone in warm-up.
+    """Return the mean of −(log p̂ + log q) over the batch (paper, equation 7).
 
-    In the rising phase log p̂ counts with its `share`. A proposal without parameters has
-    nothing to warm up.
+    While the proposal warms up it is −log q alone, or log p̂ has the weight `share`. A proposal
+    without parameters needs no warm-up.
 
-    A number added to all energies of a conditional changes no density, so nothing else keeps a
-    relative energy from drifting until its normaliser is tiny: sums would cancel and draws be
-    rejected. A penalty on log Ẑ below `LOW` lifts it; above, there is none.
+    A constant added to all energies of a conditional leaves the density as it is. Without a penalty,
+    relative energies could drift until normalisers are so small that sums cancel and almost all
+    draws are rejected. Values of log Ẑ below `LOW` are therefore penalised.
     """
     conditionals = model.conditionals(z, context)
     if phase is Phase.PROPOSAL and model.head.size:
-        return conditionals.proposal.log_prob(z[..., None]).sum() / -len(z)
+        return conditionals.proposal.log_prob_of(z).sum() / -len(z)
     log_p, log_q, log_z = log_prob_estimate(
         conditionals,
         z,
@@ -63,7 +63,7 @@ def objective(
 
 
 class DensityStep(EagerStep):
-    """One step of `fit`; its phases are the warm-up, of one kind or the other, and all that follows."""
+    """A training step of `fit`. Its phases are the warm-up, of either kind, and what follows."""
 
     def __init__(
         self,
@@ -78,24 +78,24 @@ class DensityStep(EagerStep):
         self.model, self.descent = model, descent
         self.config, self.rows, self.context = config, rows, context
         self.bfloat16 = bfloat16
-        # Read on the device: a captured graph sees each step's own.
+        # A tensor on the device, so that a captured CUDA graph reads the value of each step.
         self.share = torch.zeros((), device=rows.device)
 
     def phase(self, step: int) -> Phase:
-        """What is trained."""
+        """Return what the step trains."""
         if step >= self.config.warmup:
             return Phase.BOTH
         return Phase.RISING if self.config.warmup_linear else Phase.PROPOSAL
 
     def set_schedule(self, step: int) -> None:
-        """The learning rate, the averaging's decay and the energy's share."""
+        """Set the learning rate, the decay of the averaging and the weight of the energy."""
         if step < self.config.warmup:
             self.share.fill_(step / self.config.warmup)
         rate = cosine(step, self.config.steps, self.config.learning_rate, self.config.rise)
         self.descent.schedule(rate, averaging_decay(step, self.config.averaging))
 
     def run(self, indices: Int[Tensor, " B"], phase: Hashable) -> Float[Tensor, ""]:
-        """Rows, loss, gradient, weights."""
+        """Compute the loss of the rows and its gradient, and update the weights."""
         assert isinstance(phase, Phase)
         z = self.rows[indices]
         context = None if self.context is None else self.context[indices]

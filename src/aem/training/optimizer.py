@@ -1,7 +1,7 @@
-"""One step down a gradient: clipping, Adam with decoupled decay, the running average of the weights.
+"""The optimiser: gradient clipping, AdamW and the running average of the weights.
 
-All of it works on one long vector of parameters (`aem.nn.kernels.packing`): by PyTorch's own Adam,
-which is the reference, or on a GPU with Triton by one kernel on the same state.
+It works on one vector of all parameters (`aem.nn.kernels.packing`), either by PyTorch's AdamW, which
+is the reference, or on a GPU with Triton by one kernel that updates the same state.
 """
 
 from collections.abc import Sequence
@@ -20,23 +20,23 @@ BETAS, EPSILON = (0.9, 0.999), 1e-8
 
 @runtime_checkable
 class Rates(Protocol):
-    """What a descent is made from."""
+    """The settings of the optimiser."""
 
     @property
     def weight_decay(self) -> float:
-        """Decoupled from the gradient."""
+        """Decoupled weight decay."""
 
     @property
     def clip(self) -> float:
-        """The longest a gradient may be; zero for any length."""
+        """Largest norm of a gradient; zero for no clipping."""
 
 
 class Descent:
-    """Trains the parameters of a model and averages them into another.
+    """Updates the parameters of a model by AdamW, and their average in a second model.
 
-    Parameters whose names start with `late` form a group of their own: while they have no gradient
-    (the energy network, as long as the proposal warms up) they are left as they are, and when they
-    get one their Adam starts afresh.
+    Parameters whose names start with `late` form a separate group. As long as they have no gradient
+    (the energy network, while the proposal warms up) they stay as they are, and Adam counts its
+    steps from their first gradient.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Descent:
         self.averages = Packed(_groups(average, late))
         device = self.memory.weights.device
         self.fused = TRITON and device.type == "cuda"
-        # On a GPU these are read there: a captured graph sees new values without recapture.
+        # Tensors on the device, so that a captured CUDA graph reads new values.
         self.rate = torch.zeros((), device=device)
         self.keep = torch.zeros((), device=device)
         self.vectors = [nn.Parameter(self.memory.weights[part]) for part in self.memory.slices]
@@ -72,11 +72,11 @@ class Descent:
             self.optimiser.state[vector] = {"step": torch.zeros((), device=device), **moments}
 
     def state_dict(self) -> dict[str, Any]:
-        """The optimiser's."""
+        """Return the state of the optimiser."""
         return self.optimiser.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Put it back; the weights may have been put back as well."""
+        """Restore the state of the optimiser, after the weights were restored."""
         sizes = [len(kept["exp_avg"]) for kept in state["state"].values()]
         if sizes != [len(vector) for vector in self.vectors]:
             raise AemError("the optimiser's state belongs to a model of another size")
@@ -95,11 +95,11 @@ class Descent:
                 group["lr"] = rate
 
     def __call__(self, loss: Float[Tensor, ""]) -> None:
-        """One step down the gradient of a loss."""
+        """Compute the gradient of a loss, and take a step."""
         self.follow(torch.autograd.grad(loss, self.memory.parameters, allow_unused=True))
 
     def follow(self, found: Sequence[Tensor | None]) -> None:
-        """One step down a gradient."""
+        """Take a step with a gradient; None stands for parameters without one."""
         memory = self.memory
         with torch.no_grad():
             memory.gather(found)
@@ -150,18 +150,18 @@ class Descent:
             )
 
     def finite(self) -> bool:
-        """Whether all weights are."""
+        """Return whether all weights are finite."""
         return bool(self.memory.weights.isfinite().all())
 
     def release(self) -> None:
-        """Give the parameters memory of their own again, and back what steps handed on."""
+        """Give each parameter memory of its own again, and free what steps have kept."""
         self.memory.release()
         self.averages.release()
         processor.release()
 
 
 def _groups(model: nn.Module, late: str) -> list[list[nn.Parameter]]:
-    """The early ones and the late ones, in their order."""
+    """Return the parameters in two groups: those whose names start with `late` come second."""
     groups: tuple[list[nn.Parameter], list[nn.Parameter]] = [], []
     for name, parameter in model.named_parameters():
         groups[name.startswith(late)].append(parameter)

@@ -22,9 +22,9 @@ Gradients = Sequence[Tensor | None]
 def differentiate(
     loss: Callable[[slice], Float[Tensor, ""]], rows: int, parameters: Sequence[Tensor]
 ) -> tuple[Float[Tensor, ""], Gradients]:
-    """The sum over shards of their losses, and its gradient.
+    """Return the sum of the losses of all shards, and its gradient.
 
-    `loss` is given which of the batch's rows a shard has.
+    `loss` gets the slice of the batch's rows that a shard consists of.
     """
     starts = range(0, rows, ROWS)
 
@@ -44,7 +44,7 @@ def differentiate(
 
 @torch.no_grad()
 def _added(total: Gradients, more: Gradients) -> list[Tensor | None]:
-    """Sums of gradients, of which some may not exist; written into the first ones."""
+    """Add gradients in place, of which some may not exist."""
     both = [(a, b) for a, b in zip(total, more, strict=True) if a is not None and b is not None]
     if both:
         torch._foreach_add_([a for a, _ in both], [b for _, b in both])

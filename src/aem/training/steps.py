@@ -1,4 +1,4 @@
-"""A training step, run as it is written or captured in a CUDA graph."""
+"""Training steps, run operation by operation or as a captured CUDA graph."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
@@ -11,17 +11,18 @@ from torch import Tensor
 
 @runtime_checkable
 class Step(Protocol):
-    """Takes row numbers, trains, and returns the loss as a tensor that stays on the device."""
+    """A training step: it takes row numbers and returns the loss, a tensor on the device."""
 
     def __call__(self, step: int, indices: Int[Tensor, " B"]) -> Float[Tensor, ""]:
         """Train on one batch."""
 
 
 class EagerStep(ABC):
-    """The reference: plain PyTorch, one operation after the other.
+    """A training step in plain PyTorch, one operation after the other.
 
-    What differs between steps is either a number, which `set_schedule` puts where `run` finds it, or
-    a phase: which operations there are. So a graph of each phase can stand for all of its steps.
+    Steps differ in numbers, such as the learning rate, and in their phase, which decides which
+    operations there are. `set_schedule` stores the numbers in tensors that `run` reads, so that one
+    CUDA graph serves all steps of a phase.
     """
 
     def __call__(self, step: int, indices: Int[Tensor, " B"]) -> Float[Tensor, ""]:
@@ -31,21 +32,21 @@ class EagerStep(ABC):
 
     @abstractmethod
     def phase(self, step: int) -> Hashable:
-        """The phase a step belongs to."""
+        """Return the phase of a step."""
 
     @abstractmethod
     def set_schedule(self, step: int) -> None:
-        """Put the numbers that depend on the step where `run` finds them."""
+        """Store the numbers that depend on the step in tensors that `run` reads."""
 
     @abstractmethod
     def run(self, indices: Int[Tensor, " B"], phase: Hashable) -> Float[Tensor, ""]:
-        """Everything of a step that does not depend on its number."""
+        """Train on one batch, with the numbers that `set_schedule` has stored."""
 
 
 class GraphStep:
-    """An eager step recorded once a phase as a CUDA graph and replayed: no host work in between."""
+    """A step captured as a CUDA graph, one for each phase, and replayed without work on the host."""
 
-    EAGER_STEPS = 3  # before capture, so that lazily created state exists
+    EAGER_STEPS = 3  # before a capture, as some state is created in the first step
 
     def __init__(self, eager: EagerStep) -> None:
         self.eager = eager
@@ -77,5 +78,5 @@ class GraphStep:
 
 
 def captured_on_gpu(eager: EagerStep, device: torch.device) -> Step:
-    """The step as it runs best there."""
+    """Return the step as a CUDA graph on a GPU, and as it is elsewhere."""
     return GraphStep(eager) if device.type == "cuda" else eager

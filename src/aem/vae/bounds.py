@@ -18,12 +18,12 @@ from aem.base.progress import Report, counting, silent
 from aem.vae.posterior import GaussianPosterior
 from aem.vae.priors import PriorScores
 
-DECODED = {"cpu": 512, "cuda": 16_384}  # latents decoded together
+DECODED = {"cpu": 512, "cuda": 16_384}  # latents that are decoded together
 
 
 @runtime_checkable
 class Autoencoder(Protocol):
-    """A protocol for encoder and decoder together: all that the bounds ask of them."""
+    """The protocol of encoder and decoder that the bounds need."""
 
     def encode(self, x: Tensor, /) -> GaussianPosterior:
         """Return q(z | x) of N images, or of whatever the encoder reads.
@@ -48,7 +48,7 @@ class Autoencoder(Protocol):
 
 @dataclass(frozen=True)
 class Draws:
-    """K latents of each of N images, with what does not depend on the prior.
+    """K latents of each of N images, with all terms that do not depend on the prior.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def draw_posterior(
     samples
         K, the number of latents of each image.
     generator
-        where the random numbers come from; PyTorch's own stream without one.
+        random generator; that of PyTorch without one.
     report
         called as `report(what, done, total)` while the work goes on.
     """

@@ -1,6 +1,5 @@
-"""The file of a prior: it belongs to the latents of one encoder, and no other."""
+"""The file of a prior, which belongs to the latents of one encoder."""
 
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -8,26 +7,25 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from aem.base.files import as_bytes, write_tensors
+from aem.base.files import tensor_digest, write_tensors
 from aem.errors import AemError
 from aem.model.aem import AEM
 from aem.model.files import content, load_model, model_information
 
 
 def digest(weights: Mapping[str, Tensor]) -> str:
-    """Return a fingerprint of weights: a prior belongs to the latents of one encoder, no other.
+    """Return a short digest of weights, which identifies the encoder of a prior.
 
     Parameters
     ----------
     weights
         tensors by name, as `state_dict` gives them.
     """
-    ordered = {name: weights[name].float() for name in sorted(weights)}
-    return hashlib.sha256(as_bytes(ordered)).hexdigest()[:16]
+    return tensor_digest({name: weights[name].float() for name in sorted(weights)})[:16]
 
 
 def save_prior(prior: AEM, network: nn.Module, path: str | Path, **about: Any) -> None:
-    """Save a prior with the fingerprint of the network it was fitted for.
+    """Save a prior with the digest of the encoder that it was fitted for.
 
     Parameters
     ----------
@@ -52,7 +50,7 @@ def save_prior(prior: AEM, network: nn.Module, path: str | Path, **about: Any) -
 
 
 def load_prior(path: str | Path, network: nn.Module, device: str | torch.device = "cpu") -> AEM:
-    """Load the prior of a network; the prior of another is refused.
+    """Load the prior of an encoder; that of another encoder is refused.
 
     Parameters
     ----------
@@ -61,7 +59,7 @@ def load_prior(path: str | Path, network: nn.Module, device: str | torch.device 
     network
         the VAE, or the encoder, that the prior was fitted for.
     device
-        where the prior will be.
+        device of the prior.
     """
     prior = load_model(path, device)
     expected, found = digest(network.state_dict()), model_information(path).get("encoder")

@@ -1,4 +1,4 @@
-"""Gaussian posteriors with a diagonal covariance: all that an encoder has to give."""
+"""Gaussian posteriors with a diagonal covariance, which encoders return."""
 
 from dataclasses import dataclass
 
@@ -34,7 +34,7 @@ class GaussianPosterior:
         samples
             K, the number of draws.
         generator
-            where the random numbers come from; PyTorch's own stream without one.
+            random generator; that of PyTorch without one.
         """
         n, latents = self.mean.shape
         noise = torch.randn(
@@ -74,5 +74,5 @@ class GaussianPosterior:
         return 0.5 * (self.mean.square() + self.scale.square() - 1) - self.scale.log()
 
     def detach(self) -> "GaussianPosterior":
-        """Return the same posterior as constants, through which no gradient flows."""
+        """Return the posterior without gradients."""
         return GaussianPosterior(self.mean.detach(), self.scale.detach())

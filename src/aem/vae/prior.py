@@ -55,7 +55,7 @@ def fit_prior(
     draws
         how many latents of each training item the prior is fitted to.
     folder
-        where checkpoints go; none are written without one.
+        folder for checkpoints; none are written without one.
     quiet
         whether to show no progress.
     """
@@ -68,7 +68,7 @@ def fit_prior(
 def draw_table(
     sampler: LatentSampler, draws: int, seed: int = 0, report: Report = silent
 ) -> NDArray[np.float32]:
-    """Draw latents several times and put them below each other, as a table to fit a prior to.
+    """Draw latents several times, as a table to fit a prior to.
 
     Parameters
     ----------

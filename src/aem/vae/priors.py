@@ -1,7 +1,4 @@
-"""Priors to score latents under: each a function of the latents that gives log densities and errors.
-
-A prior reports how many latents are done, for they may take long.
-"""
+"""Priors of latents: functions that return log densities with errors, and report their progress."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +20,7 @@ BLOCK = {"cpu": 256, "cuda": 8192}  # latents scored between two reports
 
 @dataclass(frozen=True)
 class PriorScores:
-    """Log densities of M latents, and the error each may have; None where there is none to speak of.
+    """Log densities of M latents with their errors, which are None where they are negligible.
 
     Parameters
     ----------
@@ -115,7 +112,7 @@ def quadrature_prior(model: AEM, settings: Quadrature) -> Prior:
 
 
 def importance_prior(model: AEM, samples: int, *, seed: int = 0, memory: int = MEMORY) -> Prior:
-    """Return the AEM as published as a prior: normalisers are estimated from draws of the proposal.
+    """Return the AEM of the paper as a prior, with normalisers estimated from samples.
 
     The error is the bias of a logarithm of an estimate: scores are too high by about that much.
 
@@ -126,7 +123,7 @@ def importance_prior(model: AEM, samples: int, *, seed: int = 0, memory: int = M
     samples
         S, draws of the proposal per conditional.
     seed
-        of the draws.
+        seed of the draws.
     memory
         bytes that may be held at a time.
     """

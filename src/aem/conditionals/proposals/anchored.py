@@ -1,13 +1,14 @@
 """A proposal anchored to a Gaussian mixture of all columns.
 
-Given x_<d, the joint mixture's own conditional is again a mixture of K Gaussians: component k has
-the weight its Gaussian gives to x_<d and, in x_d, a mean that is linear in x_<d. A network shifts
-logits, means and log scales of that, by bounded amounts and by nothing at first. So training starts
-at the joint mixture and cannot lose its tails: the last component, the wide one, stays as it is.
+Given x_<d, the conditional of the joint mixture is again a mixture of K Gaussians. Its weights are
+those of the components given x_<d, and its means are linear in x_<d. A network changes logits, means
+and log scales by bounded amounts, which are zero at first. Training therefore starts at the joint
+mixture and keeps its tails, because the last, wide component is never changed.
 
-Where columns are many the past decides for one component, and where that is wrong a network cannot
-undo it. So an anchor may be without memory: its components keep their weights whatever the past was,
-and what follows from the past beyond the linear means is left to the network, whose bounds are wider.
+With many columns, x_<d determines the component almost surely, and where it picks the wrong one the
+network cannot correct it. An anchor may therefore be without memory: its components have the same
+weights for all x_<d, and apart from the linear means the network learns the dependence, with wider
+bounds.
 """
 
 import math
@@ -28,13 +29,14 @@ from aem.nn.rowwise import FEW, blockwise, padded
 
 Array = NDArray[np.float64]
 
-# The most a network may change a component: nats of its logit, its own deviations, nats of its scale.
+# Largest changes of a component by the network: of its logit in nats, of its mean in standard
+# deviations, and of the logarithm of its scale.
 MOST_LOGIT, MOST_SHIFT, MOST_STRETCH = 6.0, 4.0, 2.0
-WIDER = 2.0  # times as much shift and stretch without memory
+WIDER = 2.0  # factor of the last two without memory
 
 
 class AnchoredHead(Head):
-    """Turns φ [*B, 3K] and the past into a mixture near the joint mixture's own conditional.
+    """Turns φ [*B, 3K] and earlier columns into a mixture near the conditional of the joint mixture.
 
     A fresh head is anchored to standard normal distributions, until `anchor` names a mixture.
 
@@ -87,7 +89,7 @@ class AnchoredHead(Head):
         return log_weights, means, factors
 
     def initial_bias(self) -> Float[Tensor, " P"]:
-        """Return zeros, which change nothing of the anchor."""
+        """Return zeros, which leave the anchor unchanged."""
         return torch.zeros(self.size)
 
     def forward(
@@ -125,7 +127,7 @@ class AnchoredHead(Head):
         return logits.transpose(-1, -2), locs.transpose(-1, -2), 1 / diagonal.T
 
     def _one(self, past: Float[Tensor, "*B N"], feature: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The same [*B, K] for one feature, from the columns before it."""
+        """Logits, means and scales [*B, K] of one feature, from the columns before it."""
         from_mean = past[..., None, :feature] - self.means[:, :feature]
         factors = self.unfactors[:, :feature, :feature]
         white = _products(factors, from_mean)
@@ -145,7 +147,7 @@ class AnchoredHead(Head):
 def _products(
     matrices: Float[Tensor, "K I J"], vectors: Float[Tensor, "*B K J"]
 ) -> Float[Tensor, "*B K I"]:
-    """Each component's matrix times its vector."""
+    """Return the product of each component's matrix and its vector."""
     more = padded(vectors.shape[-1], vectors) - vectors.shape[-1]  # so that all are aligned alike
     wide, flat = F.pad(matrices, (0, more)), F.pad(vectors.flatten(0, -3), (0, more))
 

@@ -1,7 +1,8 @@
-"""What a proposal q(x_d; φ_d) is: the tractable distribution each energy is measured against.
+"""The contract of proposals q(x_d; φ_d): the tractable distributions that energies are relative to.
 
-A *head* turns the numbers φ that the ARNN emits into a proposal for a batch of conditionals. A new
-kind of proposal is one file with both, and one line in `aem.config.PROPOSALS`.
+A *head* turns the numbers φ that the autoregressive network emits into a proposal for a batch of
+conditionals. To add a kind of proposal, write one file with both classes, and one line in
+`aem.config.PROPOSALS`.
 
 Shapes: a proposal has any batch shape `*B` (usually [B, D]); nodes come last, `[*B, S]`.
 """
@@ -76,7 +77,7 @@ class Proposal(ABC):
 
     @abstractmethod
     def changed(self, change: Callable[[Tensor], Tensor]) -> Self:
-        """Return the same kind of proposal, its parameters put through a function.
+        """Return the same kind of proposal with a function applied to its parameters.
 
         Parameters
         ----------
@@ -87,7 +88,7 @@ class Proposal(ABC):
 
     @abstractmethod
     def log_prob(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
-        """Return the log density at each node.
+        """Return log q(x) at each node.
 
         Parameters
         ----------
@@ -152,7 +153,7 @@ class Proposal(ABC):
         return self.log_prob(x[..., None])[..., 0]
 
     def density(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
-        """Return the density at each node, which far out may round to zero.
+        """Return q(x) at each node, which may underflow to zero in the tails.
 
         Parameters
         ----------
@@ -199,7 +200,7 @@ class Proposal(ABC):
         return torch.where(mass > 0, mass.log(), middle)
 
     def transport(self, u: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
-        """Send uniforms to draws; the map need not be monotone.
+        """Transform uniforms to draws; the map need not be monotone.
 
         Parameters
         ----------
@@ -209,7 +210,7 @@ class Proposal(ABC):
         return self.icdf(u)
 
     def position(self, x: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
-        """Return a uniform that `transport` sends to x, drawn at random where there are several.
+        """Return a uniform that `transport` maps to x, chosen at random if there are several.
 
         Parameters
         ----------
@@ -289,7 +290,7 @@ class Head(torch.nn.Module, ABC):
     def from_config(
         cls, config: ModelConfig, shift: Float[Tensor, " D"], scale: Float[Tensor, " D"]
     ) -> Self:
-        """Make a head as the settings ask for it.
+        """Make a head from the settings of a model.
 
         Parameters
         ----------
@@ -304,7 +305,7 @@ class Head(torch.nn.Module, ABC):
 
     @abstractmethod
     def initial_bias(self) -> Float[Tensor, " P"]:
-        """Return the φ that training starts from."""
+        """Return φ at the start of training."""
 
     @abstractmethod
     def forward(
@@ -356,7 +357,7 @@ class Head(torch.nn.Module, ABC):
 
 
 def head_class(name: str) -> type[Head]:
-    """Return the head of a registered kind of proposal, importing its module at the first request.
+    """Import and return the head of a registered kind of proposal.
 
     Parameters
     ----------

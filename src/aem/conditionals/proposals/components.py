@@ -1,7 +1,7 @@
-"""What a mixture asks of its components: a standard distribution, symmetric about zero.
+"""The contract of mixture components: standard distributions that are symmetric about zero.
 
-Everything is elementwise, and everything about tails is about the lower one: a component is its own
-mirror image.
+All methods work elementwise. Tail probabilities are those of the lower tail, because a component is
+its own mirror image.
 """
 
 from abc import ABC, abstractmethod
@@ -27,7 +27,7 @@ class Component(ABC):
 
     @abstractmethod
     def exponent(self, z: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
-        """Return how far the log density lies below that at zero.
+        """Return the log density at zero minus the log density at z.
 
         Parameters
         ----------
@@ -66,7 +66,7 @@ class Component(ABC):
         """
 
     def decay(self, z: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
-        """Return the derivative of log_cdf: how fast the mass of a lower tail falls.
+        """Return the derivative of `log_cdf`, the rate at which the lower tail decays.
 
         Parameters
         ----------

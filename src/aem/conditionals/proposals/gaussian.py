@@ -1,4 +1,4 @@
-"""Mixtures of Gaussians, the usual proposal; a GPU's training steps have kernels for them."""
+"""Mixtures of Gaussians, the default proposal, with kernels for training on a GPU."""
 
 import math
 from typing import Self
@@ -20,11 +20,11 @@ class Normal(Component):
     variance = 1.0
 
     def exponent(self, z: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
-        """Half the square of z."""
+        """Return z² / 2."""
         return z.square().mul_(0.5)
 
     def cdf(self, z: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
-        """Φ(z) with all its digits in the lower tail, where torch.special.ndtr has none below eps."""
+        """Return Φ(z), accurate in the lower tail, unlike torch.special.ndtr."""
         below: Tensor = torch.special.erfc(-math.sqrt(0.5) * z)
         return 0.5 * below
 
@@ -39,7 +39,7 @@ class Normal(Component):
         return z
 
     def decay(self, z: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
-        """Return |z|, which far out, where it matters, is the rate."""
+        """Return |z|, the asymptotic rate in the tail, where the rate is needed."""
         return z.abs()
 
 
@@ -83,7 +83,7 @@ class GaussianMixture(Mixture):
         return super().density(x)
 
     def transport(self, u: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
-        """Component by cumulative weight, then the normal quantile of the remainder."""
+        """Choose a component by cumulative weight, then take its quantile of the remainder."""
         if not fuses_mixture(u, self.terms, u.shape[-1]):
             return super().transport(u)
         from aem.nn.kernels import mixture
@@ -94,7 +94,7 @@ class GaussianMixture(Mixture):
     def nodes_around(
         self, x: Float[Tensor, "*B"], nodes: int
     ) -> tuple[Float[Tensor, "*B"], Float[Tensor, "*B S"], Int[Tensor, "*B"]]:
-        """log q(x), one point in each of S strata with x in its own, and which that is."""
+        """Draw stratified nodes around data, by a kernel on a GPU."""
         if not fuses_mixture(x, self.terms, nodes):
             return super().nodes_around(x, nodes)
         from aem.nn.kernels.mixture import FusedMixture
@@ -107,7 +107,7 @@ class GaussianMixture(Mixture):
         return [t.reshape(-1, t.shape[-1]) for t in (self.logits, self.locs, self.scales)]
 
     def _fused_log_prob(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
-        """By a kernel: with a gradient at one node, without at many."""
+        """Compute log q by a kernel, with gradients for a single node only."""
         from aem.nn.kernels import mixture
 
         learning = torch.is_grad_enabled() and self.locs.requires_grad

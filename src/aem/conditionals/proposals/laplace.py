@@ -21,20 +21,20 @@ class Laplace(Component):
     variance = 2.0
 
     def exponent(self, z: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
-        """The distance from zero."""
+        """Return |z|, the distance from zero."""
         return z.abs()
 
     def cdf(self, z: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
-        """Half of e^z in the lower half, its mirror image in the upper one."""
+        """Return e^z / 2 below zero, and 1 − e^−z / 2 above."""
         tail = 0.5 * torch.exp(-z.abs())
         return torch.where(z < 0, tail, 1 - tail)
 
     def log_cdf(self, z: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
-        """z − log 2 in the lower half."""
+        """Return z − log 2 below zero, and log(1 − e^−z / 2) above."""
         return torch.where(z < 0, z - math.log(2), torch.log1p(-0.5 * torch.exp(-z.abs())))
 
     def quantile(self, u: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
-        """log 2u in the lower half."""
+        """Return log 2u below one half, and its mirror image above."""
         tail = torch.log(2 * torch.minimum(u, 1 - u))
         return torch.where(u < 0.5, tail, -tail)
 

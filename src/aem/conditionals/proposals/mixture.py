@@ -59,7 +59,7 @@ class Mixture(Proposal):
         return self.locs[..., 0]
 
     def changed(self, change: Callable[[Tensor], Tensor]) -> Self:
-        """The same kind of mixture, its parameters put through a function."""
+        """Return the mixture with a function applied to its parameters."""
         # By the logits: normalising weights again would change their last bits.
         return self._alike(change(self.logits), change(self.locs), change(self.scales))
 
@@ -177,7 +177,7 @@ class MixtureHead(Head):
     def from_config(
         cls, config: ModelConfig, shift: Float[Tensor, " D"], scale: Float[Tensor, " D"]
     ) -> Self:
-        """Make a head with as many components, none narrower, as the settings say."""
+        """Make a head with the number of components and the smallest scale of the settings."""
         return cls(config.components, config.min_scale)
 
     def initial_bias(self) -> Float[Tensor, " P"]:

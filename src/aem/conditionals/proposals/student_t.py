@@ -1,4 +1,4 @@
-"""Mixtures of Student-t distributions, for heavy-tailed columns; of one degree of freedom, of Cauchys.
+"""Mixtures of Student-t distributions (Cauchy with one degree of freedom) for heavy-tailed columns.
 
 With r = z / √ν and c = r / √(1 + r²) the density of c is (1 − c²)^(a − 1) / B(a, ½), a = ν / 2, so
 
@@ -29,11 +29,11 @@ from aem.config import ModelConfig
 
 Array = NDArray[np.float64]
 
-DEGREE = 28  # of polynomials, at most: they err by 1e-13 for all degrees of freedom allowed
-NEGLIGIBLE = 1e-16  # of their Chebyshev coefficients
+DEGREE = 28  # largest degree of the polynomials, whose error is 1e-13
+NEGLIGIBLE = 1e-16  # Chebyshev coefficients below this are dropped
 NEWTON_STEPS = 2
 JACOBI_NODES = 20
-SETTLING = 60  # steps in which the second polynomial finds what it is to pass through
+SETTLING = 60  # steps of the iteration that fits the second polynomial
 
 
 class StudentT(Component):
@@ -69,17 +69,17 @@ class StudentT(Component):
         return _horner(self.log_g, 2 * (r / h) - 1) - self.a * (h.log() + (h + r).log())
 
     def cdf(self, z: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
-        """The tail in the lower half, its mirror image in the upper one."""
+        """Return P(Z < z), computed from the lower tail."""
         tail = self._log_tail(z).exp()
         return torch.where(z < 0, tail, 1 - tail)
 
     def log_cdf(self, z: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
-        """The same in logarithms."""
+        """Return log P(Z < z)."""
         tail = self._log_tail(z)
         return torch.where(z < 0, tail, torch.log1p(-tail.exp()))
 
     def quantile(self, u: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
-        """−√ν r in the lower half, where the tail beyond r is u."""
+        """Return the point below which the probability is u."""
         log_u = torch.minimum(u, 1 - u).log()
         share = (log_u / self.a).exp()
         log_delta = log_u / self.a + _horner(self.log_ratio, 2 ** (1 + 1 / self.a) * share - 1)

@@ -14,7 +14,7 @@ from aem.errors import AemError
 
 
 class FixedUniform(Proposal):
-    """The same uniform on [low, high] whatever the row; the bounds are the user's.
+    """The uniform distribution on [low, high], which is the same for all rows.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class FixedUniform(Proposal):
         return self.low
 
     def changed(self, change: Callable[[Tensor], Tensor]) -> Self:
-        """The same kind of proposal, its bounds put through a function."""
+        """Return the proposal with a function applied to its bounds."""
         return type(self)(change(self.low), change(self.high))
 
     def log_prob(self, x: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
@@ -69,7 +69,7 @@ class FixedUniform(Proposal):
 
 
 class UniformHead(Head):
-    """Gives every row the same uniform proposal: there are no parameters to emit.
+    """Gives every row the same uniform proposal, which has no parameters.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ class UniformHead(Head):
         return cls(((low - shift) / scale).to(dtype), ((high - shift) / scale).to(dtype))
 
     def initial_bias(self) -> Float[Tensor, " 0"]:
-        """Return an empty tensor: there is nothing to start from."""
+        """Return an empty tensor, as the proposal has no parameters."""
         return torch.zeros(0)
 
     def forward(
@@ -114,7 +114,7 @@ class UniformHead(Head):
         feature: int | None = None,
         past: Float[Tensor, "*A N"] | None = None,
     ) -> FixedUniform:
-        """Spread the bounds over the batch: over [..., D], or one feature's over any shape."""
+        """Expand the bounds to the batch shape [..., D], or those of one feature to any shape."""
         low, high = (
             (self.low, self.high) if feature is None else (self.low[feature], self.high[feature])
         )

@@ -30,7 +30,7 @@ def fetch(name: str, root: str | Path | None = None) -> list[Path]:
     Parameters
     ----------
     name
-        of the data set, as `aem data` lists it.
+        name of the data set, as `aem data` lists it.
     root
         the folder of the data; AEM_DATA, or the user's cache, without one.
     """

@@ -116,7 +116,7 @@ def draw_patches(pictures: Sequence[Grey], count: int, rng: np.random.Generator)
     count
         how many patches.
     rng
-        where the positions come from.
+        generator of the positions.
     """
     patches = np.empty((count, len(COLUMNS)), dtype=np.float32)
     places = np.array_split(rng.permutation(count), len(pictures))

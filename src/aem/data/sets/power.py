@@ -78,7 +78,7 @@ def prepare(raw: Floats, name: str = "power", *, part_of_minute: bool = True) ->
     raw
         eight columns: seven measurements and the minute of the day.
     name
-        of the data set.
+        name of the data set.
     part_of_minute
         whether noise is added to the minutes, which are whole numbers, as to the other columns.
     """

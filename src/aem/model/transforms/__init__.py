@@ -1,1 +1,1 @@
-"""Invertible maps of rows under which a density is easier to learn; `base` says how to write one."""
+"""Invertible transforms of rows; `base` says how to write a new one."""

@@ -1,4 +1,4 @@
-"""The map an AEM itself begins with: columns less their means, in deviations."""
+"""Standardisation of columns: minus the mean, divided by the standard deviation."""
 
 import torch
 from jaxtyping import Float
@@ -8,7 +8,7 @@ from aem.model.transforms.base import Transform
 
 
 class Affine(Transform, nn.Module):
-    """Standardised columns, z = (x − shift) / scale: the map an AEM itself begins with.
+    """Standardised columns, z = (x − shift) / scale.
 
     It is part of a model: it moves with it to other devices and types, and its file holds it.
 
@@ -40,7 +40,7 @@ class Affine(Transform, nn.Module):
         return cls(torch.zeros(features), torch.ones(features))
 
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
-        """Map rows from the units of the data to what networks see; float64 until the last rounding."""
+        """Standardise rows, in float64 up to the last rounding."""
         x = x.double()
         return ((x - self.centre(x)) / self.scale.to(x)).to(self.shift)
 
@@ -69,11 +69,11 @@ class Affine(Transform, nn.Module):
 
     @property
     def spans(self) -> Float[Tensor, "D D"]:
-        """What a unit of each z (row) adds to each column of the data."""
+        """The derivative of each column of the data with respect to each z (row)."""
         return torch.diag(self.scale.double())
 
     @property
     def deviations(self) -> Float[Tensor, " D"]:
-        """Standard deviations of the columns of the data where those of z are one and uncorrelated."""
+        """Standard deviations of the columns of the data if those of z are one and uncorrelated."""
         lengths: Tensor = torch.linalg.vector_norm(self.spans, dim=1)
         return lengths.to(self.scale)

@@ -1,6 +1,6 @@
-"""What a transform is, and how several become one.
+"""The contract of transforms, and chains of them.
 
-A transform y = t(x) carries rows of a table to what a model reads. A density of y is one of x, too:
+A transform y = t(x) maps rows of a table to the input of a model. A density of y is a density of x:
 log p(x) = log p(y) + log |det dt/dx|.
 
 To write a new one, derive from `Transform` and supply `forward`, `inverse` and `log_slopes`. One that
@@ -48,8 +48,8 @@ class Transform(ABC):
     def log_slopes(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
         """Return log |dy_d / dx| by column of y: terms whose sum is log |det dy/dx|.
 
-        They are what a log density of y_d given the columns before it has to be raised by to be one
-        in the units of the table. Where a map mixes columns only their sum has a meaning.
+        Added to log densities of y_d given the columns before, they give log densities in the units
+        of the table. Where a transform mixes columns only their sum has a meaning.
 
         Parameters
         ----------
@@ -69,7 +69,7 @@ class Transform(ABC):
 
 
 class TableTransform(Transform):
-    """A transform of plain numbers, which a table owns and a file holds as a mapping."""
+    """A transform of a table, whose parameters are plain numbers that a file can hold."""
 
     kind: ClassVar[str]
 
@@ -87,7 +87,7 @@ class TableTransform(Transform):
         """
 
     def reorder(self, terms: Shaped[Tensor, "*B D"]) -> Shaped[Tensor, "*B D"]:
-        """Carry terms by column of x to the columns of y: only a change of order moves them.
+        """Reorder terms by column of x to columns of y.
 
         Parameters
         ----------
@@ -122,7 +122,7 @@ class Chain(Transform):
         return y
 
     def log_slopes(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
-        """Add up the terms of all parts, by column of what the last one gives."""
+        """Add up the terms of all parts, by column of the result."""
         total = x.new_zeros(x.shape)
         for part in self.parts:
             total = part.reorder(total) + part.log_slopes(x)
@@ -130,7 +130,7 @@ class Chain(Transform):
         return total
 
     def reorder(self, terms: Shaped[Tensor, "*B D"]) -> Shaped[Tensor, "*B D"]:
-        """Carry terms by column of x to the columns of y, through all parts.
+        """Reorder terms by column of x to columns of y, through all parts.
 
         Parameters
         ----------
@@ -174,7 +174,7 @@ class Chain(Transform):
 
 
 def require_finite(name: str, numbers: Sequence[float]) -> None:
-    """Refuse numbers that no file of ours holds.
+    """Raise an error if numbers are not finite.
 
     Parameters
     ----------

@@ -1,8 +1,9 @@
 """Normal-scores transform for heavy-tailed columns.
 
-Where a long tail makes a column wide, most of its rows may lie within a tenth of a deviation; to a
-mixture or a network all of them are one spike. The transform maps values to about the normal scores
-of their ranks: a monotone cubic through some quantiles, straight beyond the outermost.
+A long tail makes the standard deviation of a column large. Most rows may then lie within a tenth of it,
+and look like a single spike to mixtures and networks. The transform maps values approximately to the
+normal scores of their ranks, by a monotone cubic interpolation of quantiles that is linear beyond the
+outermost ones.
 """
 
 from collections.abc import Sequence
@@ -23,15 +24,15 @@ from aem.model.transforms.base import TableTransform, require_finite
 
 Array = NDArray[np.float64]
 
-# Ratio of a column's standard deviation to the one its quartiles suggest, above which it is
-# transformed.
+# A column is transformed if its standard deviation exceeds the one suggested by its quartiles this
+# many times.
 HEAVY_TAILED = 8.0
-NORMAL_QUARTILES = 1.349  # deviations between the quartiles of a normal distribution
+NORMAL_QUARTILES = 1.349  # interquartile range of a normal distribution in standard deviations
 QUANTILES = 64
-OUTERMOST = (8, 16, 32, 64, 128)  # rows beyond further quantiles at both ends
-FEWEST = 16  # quantiles that differ: below, the column is all but discrete
+OUTERMOST = (8, 16, 32, 64, 128)  # further quantiles at both ends, by the number of rows beyond
+FEWEST = 16  # distinct quantiles; with fewer the column is almost discrete
 HALVINGS = 60
-FLATTEST = 1e-6  # of the mean slope
+FLATTEST = 1e-6  # smallest slope, as a fraction of the mean slope
 
 
 @dataclass(frozen=True)
@@ -121,19 +122,19 @@ class NormalScores(TableTransform):
         return self._with(y, 0.5 * (low + high) + beyond)
 
     def _with(self, rows: Tensor, column: Tensor) -> Tensor:
-        """Rows with another column in place of this one's."""
+        """Return rows with new values in the column."""
         columns = list(rows.unbind(-1))
         columns[self.column] = column
         return torch.stack(columns, -1)
 
     @cached_property
     def _coefficients(self) -> Array:
-        """[4, P − 1] of the cubics between neighbouring points, the highest power first."""
+        """Coefficients [4, P − 1] of the cubics between neighbouring points, highest power first."""
         coefficients: Array = PchipInterpolator(self.values, self.scores).c
         return coefficients
 
     def _polynomial(self, x: Tensor, *, slope: bool = False) -> Tensor:
-        """The cubics at values, clamped to the outermost points; or their slopes."""
+        """Evaluate the cubics or their derivatives at values, clamped to the outermost points."""
         points = _points(self.values, x)
         x = x.clamp(self.values[0], self.values[-1]).contiguous()
         piece = (torch.searchsorted(points, x, right=True) - 1).clamp(0, len(self.values) - 2)

@@ -18,7 +18,7 @@ class Permutation(TableTransform):
     Parameters
     ----------
     order
-        for each column of the model, the column of the table that it is.
+        for each column of the model, the number of the column in the table.
     """
 
     kind: ClassVar[str] = "permutation"

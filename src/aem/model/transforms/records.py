@@ -1,4 +1,4 @@
-"""Transforms as a file holds them: a list of mappings, each with its kind."""
+"""Transforms in files: a list of mappings, each with its kind."""
 
 import dataclasses
 import math
@@ -19,7 +19,7 @@ KINDS: dict[str, type[TableTransform]] = {
 
 
 def to_records(chain: Chain) -> list[dict[str, Any]]:
-    """Return what a file holds of a chain: a list of mappings that JSON can hold.
+    """Return a chain as a list of mappings that JSON can hold.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def _read(record: Any) -> TableTransform:
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Whether a value is of the type of a field: a finite number, or tuples of those."""
+    """Return whether a value is of the type of a field: a finite number, or tuples of those."""
     if get_origin(hint) is tuple:
         return isinstance(value, tuple) and all(_fits(part, get_args(hint)[0]) for part in value)
     if hint in (int, float):
@@ -78,5 +78,5 @@ def _fits(value: Any, hint: Any) -> bool:
 
 
 def _frozen(value: Any) -> Any:
-    """Lists as tuples."""
+    """Convert lists to tuples."""
     return tuple(map(_frozen, value)) if isinstance(value, list) else value

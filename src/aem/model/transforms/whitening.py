@@ -1,9 +1,9 @@
-"""What each column adds to those before it: the columns of a table made uncorrelated.
+"""Whitening: each column minus its regression on earlier columns, which makes columns uncorrelated.
 
-x_d less its linear regression on x_<d, in deviations of what is left. The map is triangular and, in
-x_d, a shift and a scale: conditionals remain conditionals, and volumes change by a constant. To a
-network the columns of a picture or a spectrum are nearly the same number again and again; it would
-first have to learn to subtract them.
+The residuals of x_d are divided by their standard deviation. The transform is triangular, and for given
+x_<d a shift and a scale of x_d, so conditionals remain conditionals and volumes change by a constant.
+The columns of a picture or a spectrum are nearly equal to each other, and without whitening a network
+would first have to learn to subtract them.
 """
 
 import numpy as np
@@ -19,14 +19,14 @@ from aem.nn.rowwise import linear
 
 Array = NDArray[np.float64]
 
-# Of unit variances: a column that others determine keeps a thousandth of its deviation.
+# In units of the variance: a column that others determine keeps a thousandth of its deviation.
 RIDGE = 1e-6
-# Rows per column: with fewer, what they have in common by chance would be subtracted, too.
+# Fewest rows per column; with fewer, chance correlations would be subtracted as well.
 ENOUGH = 10
 
 
 class Whitening(Affine):
-    """Columns less their regressions on those before them, z_d = (x_d − centre_d(x_<d)) / scale_d.
+    """Columns minus regressions on earlier columns, z_d = (x_d − centre_d(x_<d)) / scale_d.
 
     Parameters
     ----------
@@ -59,13 +59,13 @@ class Whitening(Affine):
         return self.shift + linear(y.double(), self.spans).to(y)
 
     def centre(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
-        """Return where each column is centred: its regression on the columns before it."""
+        """Return the regression of each column on the columns before it."""
         shift = self.shift.to(x)
         return shift + linear(x - shift, self.slopes.to(x))
 
     @property
     def spans(self) -> Float[Tensor, "D D"]:
-        """What a unit of each z adds to each column of the data: those after its own, too."""
+        """The derivative of each column of the data with respect to each z (row)."""
         each = torch.diag(self.scale.double())
         factor = torch.eye(len(each), device=each.device) - self.slopes.double()
         solved: Tensor = torch.linalg.solve_triangular(

@@ -1,7 +1,7 @@
-"""Fused GPU kernels behind the same functions; their PyTorch twins are the reference.
+"""Fused kernels, and the conditions under which they replace the same operations of PyTorch.
 
-Where a kernel stands in for its twin is decided here, by what can be seen from outside: a CUDA tensor
-in a bfloat16 training step, a shape and an activation the kernel takes, Triton installed.
+The implementation in PyTorch is the reference. A kernel is used for CUDA tensors in a bfloat16
+training step, if Triton is installed and the kernel supports the shape and the activation.
 """
 
 from importlib.util import find_spec
@@ -18,7 +18,7 @@ ACTIVATIONS = ("relu", "tanh")  # that kernels know; of others they must not be 
 
 
 def is_tanh(activation: str) -> bool:
-    """Return whether an activation is tanh rather than ReLU, as kernels are told it.
+    """Return whether an activation is tanh; kernels support tanh and ReLU.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def is_tanh(activation: str) -> bool:
 
 
 def applied(function: Any, *arguments: Any) -> Any:
-    """Return what an autograd function gives; PyTorch leaves `apply` without types.
+    """Apply an autograd function, with a return type, which `apply` of PyTorch lacks.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def applied(function: Any, *arguments: Any) -> Any:
 
 
 def in_mixed_precision(x: Tensor) -> bool:
-    """Return whether a step runs in bfloat16 on a CUDA device, with Triton at hand.
+    """Return whether a step runs in bfloat16 on a CUDA device, and Triton is installed.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def fuses_energy(x: Tensor, hidden: int, blocks: int, activation: str) -> bool:
 
 
 def fuses_inference(x: Tensor, hidden: int, blocks: int, activation: str) -> bool:
-    """Return whether the energy network's float32 kernel can be used: for scores and samples.
+    """Return whether the float32 kernel of the energy network can be used, for scores and samples.
 
     Parameters
     ----------

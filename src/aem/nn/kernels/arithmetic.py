@@ -1,4 +1,4 @@
-"""What several kernels compute alike: products, activations, dropout by hash."""
+"""Operations that several kernels share: products, activations, dropout by hashing."""
 
 from functools import cache
 
@@ -24,7 +24,7 @@ def activate(h, TANH: tl.constexpr):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def activate_for(h, KIND: tl.constexpr, TANH: tl.constexpr, NATIVE: tl.constexpr):  # type: ignore[no-untyped-def]
-    """The same with the digits that `KIND` can hold; a GPU has one instruction for such a tanh."""
+    """ReLU or tanh to the precision of `KIND`; GPUs have an instruction for such a tanh."""
     if TANH and NATIVE and tl.bfloat16 == KIND:
         return tl.inline_asm_elementwise(
             "tanh.approx.f32 $0, $1;", "=r,r", [h], dtype=tl.float32, is_pure=True, pack=1
@@ -34,7 +34,7 @@ def activate_for(h, KIND: tl.constexpr, TANH: tl.constexpr, NATIVE: tl.constexpr
 
 @triton.jit
 def activate_to(h, KIND: tl.constexpr, TANH: tl.constexpr, NATIVE: tl.constexpr):  # type: ignore[no-untyped-def]
-    """The same as numbers of that kind; a GPU clamps as it rounds, in one instruction."""
+    """ReLU or tanh, rounded to `KIND`; GPUs clamp and round in one instruction."""
     if not TANH and NATIVE and tl.bfloat16 == KIND:
         asm: tl.constexpr = "cvt.rn.relu.bf16x2.f32 $0, $2, $1;"
         return tl.inline_asm_elementwise(
@@ -45,7 +45,7 @@ def activate_to(h, KIND: tl.constexpr, TANH: tl.constexpr, NATIVE: tl.constexpr)
 
 @triton.jit
 def times_slope(g, a, TANH: tl.constexpr):  # type: ignore[no-untyped-def]
-    """A slope behind an activation, carried through it; `a` is the activation's value."""
+    """The gradient before an activation, from that behind it and the activation's value `a`."""
     if TANH:
         wide = a.to(tl.float32)
         return g * (1 - wide * wide)
@@ -56,7 +56,7 @@ def times_slope(g, a, TANH: tl.constexpr):  # type: ignore[no-untyped-def]
 def times_dropped_slope(  # type: ignore[no-untyped-def]
     g, u, scale, TANH: tl.constexpr, DROPOUT: tl.constexpr
 ):  # fmt: skip
-    """The same through dropout as well; `u` is what dropout left, scaled."""
+    """The same through dropout as well; `u` is the scaled output of dropout."""
     if TANH:
         wide = u.to(tl.float32) / scale
         g = g * scale * (1 - wide * wide)
@@ -79,10 +79,10 @@ def row_hash(rows, seed):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def kept(a, hashed, multipliers, threshold):  # type: ignore[no-untyped-def]
-    """What a hash of (row, column, layer) keeps of `a`.
+    """Set dropped entries of `a` to zero, by a hash of (row, column, layer).
 
-    Rows are hashed and columns have their `multipliers`; per entry remains one product, whose upper
-    bits are as good as independent for different columns (multiplicative hashing).
+    Rows are hashed, columns have their `multipliers`, and an entry takes one product, whose upper bits
+    are practically independent for different columns (multiplicative hashing).
     """
     lucky = hashed[:, None] * multipliers.to(tl.uint32)[None, :] >= threshold.to(tl.uint32)
     return tl.where(lucky, a, 0.0)

@@ -1,11 +1,11 @@
-"""The energy network as one kernel forward and one per residual block backward.
+"""The energy network on a GPU: one kernel forward, and one per residual block backward.
 
-Forward, a tile of nodes passes through all layers without leaving the multiprocessor. What the
-backward pass needs of it, the inputs of the matrices, is written out once, in the type they multiply;
-their signs stand for the ReLU's and the dropout's masks, so no random number is drawn twice.
+Forward, a tile of nodes passes through all layers on chip. The inputs of the matrices, which the
+backward pass needs, are stored once in the type of the products. Their signs encode the masks of ReLU
+and dropout, so no random number is drawn twice.
 
-Backward, a program keeps one block's two matrices and the sums of their gradients on chip: each number
-is read once, and the slopes inside the block are never written.
+Backward, a program keeps the two matrices of a block and the sums of their gradients on chip. Each
+number is read once, and gradients inside the block are never stored.
 
 Nodes are constants (nothing is differentiated with respect to them), so the Fourier features are
 computed where they are used and never stored.
@@ -20,8 +20,8 @@ from torch import Tensor
 
 from aem.nn.kernels.arithmetic import multipliers, sum_parts
 from aem.nn.kernels.energy_kernels import energy_backward, energy_forward, energy_inputs, energy_top
+from aem.nn.kernels.energy_operands import EnergyOperands
 from aem.nn.kernels.energy_wide import wide_backward, wide_forward
-from aem.nn.kernels.evaluation import EnergyEvaluation
 from aem.nn.kernels.packing import Memory, memory_of, split_like
 
 WHOLE = 256  # rows what is kept is rounded up to: whole tiles of any kernel
@@ -32,7 +32,7 @@ WIDEST = 128  # whose gradients fit on chip; wider networks go layer by layer
 
 @dataclass(frozen=True)
 class Launch:
-    """How a kernel is started.
+    """The launch parameters of a kernel.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ INPUTS = Launch(32, 4, programs=4 * PROGRAMS)  # rows: conditionals
 
 
 def _padded(frequencies: int) -> int:
-    """A dot's inner length: at least 16, a power of two; zero for none."""
+    """The padded inner dimension of a product: a power of two from 16 on, or zero."""
     return max(16, triton.next_power_of_2(frequencies)) if frequencies else 0
 
 
@@ -87,13 +87,13 @@ class FusedEnergy(torch.autograd.Function):
         kind: torch.dtype,
         *blocks: Tensor,
     ) -> Tensor:
-        """All layers in one launch, unless they are wide."""
+        """Compute all layers in one launch, unless they are wide."""
         hidden, count = projected.shape[-1], len(blocks) // 4
         x, projected = x.contiguous(), projected.contiguous()
         whole = triton.cdiv(x.numel(), WHOLE) * WHOLE
         save = any(ctx.needs_input_grad)
         memory = memory_of(blocks, kind)
-        call = EnergyEvaluation(
+        call = EnergyOperands(
             x, frequencies, projected, first_bias, value, final, final_bias, memory, tanh, dropout
         )
         # Whole tiles: no store or load of them needs a mask.
@@ -110,7 +110,7 @@ class FusedEnergy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        """Block by block from the top, then what the first layer read."""
+        """Compute gradients block by block from the last one, then those of the first layer."""
         x, frequencies, final, saved, *blocks = ctx.saved_tensors
         memory: Memory = ctx.memory
         grad = grads[0].contiguous()
@@ -152,8 +152,8 @@ class FusedEnergy(torch.autograd.Function):
         )
 
 
-def _narrow_forward(call: EnergyEvaluation, saved: Tensor, seed: Tensor) -> Tensor:
-    """All blocks in one launch."""
+def _narrow_forward(call: EnergyOperands, saved: Tensor, seed: Tensor) -> Tensor:
+    """Compute all blocks in one launch."""
     x, frequencies, memory = call.x, call.frequencies, call.blocks
     _, whole, hidden = saved.shape
     launch = (FORWARD if memory.half.dtype == torch.bfloat16 else SINGLE)[hidden]
@@ -209,7 +209,7 @@ def energy_in_single(
 ) -> Tensor:
     """Return f at S nodes of each of C conditionals, by float32 arithmetic.
 
-    Phases are of x's own precision.
+    Fourier features are computed in the precision of x.
 
     Parameters
     ----------
@@ -236,7 +236,7 @@ def energy_in_single(
     memory = memory_of(blocks, torch.float32)
     whole = triton.cdiv(x.numel(), WHOLE) * WHOLE
     nothing = memory.half.new_empty((0, whole, projected.shape[-1]))
-    call = EnergyEvaluation(
+    call = EnergyOperands(
         x, frequencies, projected, first_bias, value, final, final_bias, memory, tanh
     )
     return _narrow_forward(call, nothing, nothing)

@@ -1,4 +1,4 @@
-"""The kernels of the energy network; `aem.nn.kernels.energy` says how they work together."""
+"""The Triton kernels of the energy network, which `aem.nn.kernels.energy` launches."""
 
 import triton
 import triton.language as tl
@@ -51,7 +51,7 @@ def energy_forward(  # type: ignore[no-untyped-def]
     PIECES: tl.constexpr, TANH: tl.constexpr, DROPOUT: tl.constexpr, SAVE: tl.constexpr,
     NATIVE: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """f of a tile of nodes, through all layers; with SAVE also what the matrices read."""
+    """f of a tile of nodes, through all layers; with SAVE also the inputs of the matrices."""
     KIND: tl.constexpr = matrix_ptr.dtype.element_ty
     STRIDE: tl.constexpr = H * H + H  # a matrix and its bias
     WIDTH: tl.constexpr = H // PIECES
@@ -160,7 +160,7 @@ def energy_top(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _settled(total, NATIVE: tl.constexpr):  # type: ignore[no-untyped-def]
-    """A sum of products as it is, but waited for.
+    """Return a sum of products after waiting for it.
 
     Left running into the next round, it makes the assembler start every product on its own.
     """

@@ -6,15 +6,15 @@ from torch import Tensor
 
 from aem.nn.features import fourier_features
 from aem.nn.kernels.arithmetic import multipliers, sum_parts
-from aem.nn.kernels.evaluation import EnergyEvaluation
+from aem.nn.kernels.energy_operands import EnergyOperands
 from aem.nn.kernels.layers import LARGE, backward_layer, forward_layer, weight_gradients
 from aem.nn.kernels.packing import Memory
 
 PARTS = 16  # that sums over all nodes are taken in
 
 
-def wide_forward(call: EnergyEvaluation, saved: Tensor, seed: Tensor) -> Tensor:
-    """f at all nodes; what the matrices read goes to `saved`, if that has room."""
+def wide_forward(call: EnergyOperands, saved: Tensor, seed: Tensor) -> Tensor:
+    """Compute f at all nodes; `saved` receives the inputs of the matrices, if it has room."""
     x, frequencies, memory, tanh = call.x, call.frequencies, call.blocks, call.tanh
     (_, whole, hidden), m, kind = saved.shape, x.numel(), saved.dtype
     layers = memory.half.view(-1, hidden * hidden + hidden)
@@ -48,7 +48,7 @@ def wide_forward(call: EnergyEvaluation, saved: Tensor, seed: Tensor) -> Tensor:
 def wide_backward(
     saved: Tensor, slopes: Tensor, memory: Memory, dropout: float, tanh: bool
 ) -> Tensor:
-    """From the slopes behind all blocks to those below them; gradients go to the blocks' memory."""
+    """Compute the gradient before all blocks from that behind them, and those of the weights."""
     layers, _, hidden = saved.shape
     matrices = memory.half.view(layers - 1, -1)
     nowhere = torch.zeros(hidden, dtype=torch.int32, device=saved.device)  # degrees: nothing masked

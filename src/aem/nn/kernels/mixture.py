@@ -1,4 +1,4 @@
-"""A Gaussian mixture's log density, its stratified draws, and the data's place among them, at once.
+"""Gaussian mixtures on a GPU: log density, stratified draws and the stratum of the data in one kernel.
 
 One launch does for a training step what takes PyTorch some eighty: the density of the data, one draw
 of each proposal in each of S strata, and the stratum the data point itself belongs to, whose draw it
@@ -95,7 +95,7 @@ def _transported(  # type: ignore[no-untyped-def]
 def _log_total(  # type: ignore[no-untyped-def]
     logits_ptr, logit_step, rows, inside, K, PADDED: tl.constexpr
 ):  # fmt: skip
-    """What is taken off the logits to make them log weights."""
+    """The log-sum-exp of the logits, which normalises them."""
     k = tl.arange(0, PADDED)
     known = inside[:, None] & (k < K)[None, :]
     at = logits_ptr + rows[:, None] * logit_step + k[None, :]
@@ -106,7 +106,7 @@ def _log_total(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _places(N, S, ROWS: tl.constexpr, POINTS: tl.constexpr):  # type: ignore[no-untyped-def]
-    """A program's mixtures, which of them exist, and where their points lie."""
+    """The mixtures of a program, which of them exist, and the addresses of their points."""
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     point = tl.arange(0, POINTS)
     inside = rows < N
@@ -222,7 +222,7 @@ class FusedMixture(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, logits: Tensor, locs: Tensor, scales: Tensor, nodes: int
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """All in one launch."""
+        """Compute all three in one launch."""
         x = x.contiguous()
         n, k = logits.shape
         log_q = torch.empty_like(x)
@@ -251,7 +251,7 @@ class FusedLogProb(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, logits: Tensor, locs: Tensor, scales: Tensor) -> Tensor:
-        """As at many points."""
+        """Compute the log density by the kernel for many points."""
         x = x.contiguous()
         ctx.save_for_backward(x, logits, locs, scales)
         return log_prob_at(x[:, None], logits, locs, scales)[:, 0]
@@ -263,7 +263,7 @@ class FusedLogProb(torch.autograd.Function):
 
 
 def log_prob_at(x: Tensor, logits: Tensor, locs: Tensor, scales: Tensor) -> Tensor:
-    """Return log q at points of mixtures; constants to autograd.
+    """Return log q at points of mixtures, without gradients.
 
     Parameters
     ----------
@@ -280,7 +280,7 @@ def log_prob_at(x: Tensor, logits: Tensor, locs: Tensor, scales: Tensor) -> Tens
 
 
 def transport(u: Tensor, logits: Tensor, locs: Tensor, scales: Tensor) -> Tensor:
-    """Send uniforms to draws of mixtures; constants to autograd.
+    """Transform uniforms to draws of mixtures, without gradients.
 
     Parameters
     ----------
@@ -319,6 +319,6 @@ def _slopes(grad: Tensor, x: Tensor, logits: Tensor, locs: Tensor, scales: Tenso
 
 
 def _row_steps(*parts: Tensor) -> list[int]:
-    """From row to row: the parts may be slices of the network's output, read where they are."""
+    """The strides of rows: parts may be slices of the network's output, which are not copied."""
     assert all(part.stride(-1) == 1 for part in parts)
     return [part.stride(0) for part in parts]

@@ -1,8 +1,8 @@
-"""All parameters of a model in one piece of memory, their gradients in another.
+"""All parameters of a model in one block of memory, and their gradients in another.
 
-An optimiser then has one long vector to go over instead of a hundred short ones, and a kernel that
-works on several layers at once finds them side by side. With `half`, a bfloat16 copy lies beside
-them for the products of mixed precision; whoever changes the weights brings it up to date.
+The optimiser updates one long vector instead of many short ones, and kernels for several layers find
+their parameters side by side. With `half` there is a bfloat16 copy for products in mixed precision,
+which has to be refreshed after a change of the weights.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ ALIGNED = 16  # numbers: no parameter starts between two of a kernel's wide load
 
 @dataclass(frozen=True)
 class PackedPlace:
-    """Where a parameter lies in packed memory.
+    """The position of a parameter in packed memory.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class PackedPlace:
 
 
 class Packed:
-    """The memory of some parameters, group after group; they become views of it.
+    """The packed memory of groups of parameters, which become views of it.
 
     Parameters
     ----------
@@ -71,18 +71,18 @@ class Packed:
         self.refresh()
 
     def refresh(self) -> None:
-        """Bring the bfloat16 copy up to date after a change from outside."""
+        """Update the bfloat16 copy after a change of the weights."""
         if self.half is not None:
             self.half.copy_(self.weights)
 
     def release(self) -> None:
-        """Give the parameters memory of their own again."""
+        """Give each parameter memory of its own again."""
         for p in self.parameters:
             p.data = p.data.clone()
             del p.place  # type: ignore[attr-defined]
 
     def gradient_of(self, parameter: nn.Parameter) -> Tensor:
-        """Return where a parameter's gradient belongs.
+        """Return the memory of a parameter's gradient.
 
         Parameters
         ----------
@@ -93,7 +93,7 @@ class Packed:
         return self.gradients[place.start : place.stop].view_as(parameter)
 
     def room(self, start: int, stop: int) -> Tensor:
-        """Return where to compute a gradient: its own place, unless another use of the weights has it.
+        """Return memory to compute a gradient in: its own, unless another use of the weights has it.
 
         Parameters
         ----------
@@ -108,7 +108,7 @@ class Packed:
         return self.gradients[start:stop]
 
     def gather(self, gradients: Sequence[Tensor | None]) -> None:
-        """Put gradients in their places, those that were not computed there.
+        """Copy gradients into packed memory, unless they were computed there.
 
         Parameters
         ----------
@@ -128,7 +128,7 @@ class Packed:
 
 @dataclass(frozen=True)
 class Memory:
-    """Parameters side by side, as kernels read them.
+    """The packed parameters of several layers, as kernels read them.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The energy network on a processor, as many nodes at a time as stay in its cache: a few thousand.
+"""The energy network on a CPU, for as many nodes at a time as fit into the cache: a few thousand.
 
 The first layer, h + W₂ dropout(relu(W₁ relu(h) + b₁)) + b₂ block after block, the last layer;
 forward and backward written out. Three things make this faster than the same operations one by one
@@ -47,7 +47,7 @@ def _zero_where(value: Tensor, key: Tensor, at_most: float) -> None:
 
 
 def _spare() -> list[Tensor]:
-    """What this thread has to spare."""
+    """Return the memory that this thread keeps for its next step."""
     if not hasattr(_here, "spare"):
         _here.spare = []
         with _lock:
@@ -57,7 +57,7 @@ def _spare() -> list[Tensor]:
 
 
 def _room(like: Tensor, *shape: int) -> Tensor:
-    """Memory for the backward pass, used before where possible."""
+    """Return memory for the backward pass, reused from earlier steps where possible."""
     spare = _spare()
     while spare:
         memory = spare.pop()
@@ -67,7 +67,7 @@ def _room(like: Tensor, *shape: int) -> Tensor:
 
 
 def release() -> None:
-    """Give back the memory kept from one step to the next."""
+    """Free the memory that is kept from one step to the next."""
     for spare in _everywhere:
         spare.clear()
 
@@ -86,7 +86,7 @@ class _Dropout:
         self.bits = torch.empty((rows * hidden + 7) // 8, dtype=torch.int64)
 
     def draw(self) -> None:
-        """Fresh bytes."""
+        """Draw new random bytes."""
         if self.drop:
             self.bits.random_(-(2**63), None, generator=generator())
             self.noise.copy_(
@@ -94,19 +94,19 @@ class _Dropout:
             )
 
     def __call__(self, t: Float[Tensor, "R H"], block: int) -> None:
-        """Zero what a block drops."""
+        """Set the dropped units of a block to zero."""
         if self.drop:
             first = block * APART
             _zero_where(t, self.noise[first : first + len(t)], self.drop - 0.5)
 
 
 def _scale(drop: int) -> float:
-    """By which what dropout leaves is multiplied."""
+    """Return the factor that compensates for dropped units."""
     return 256 / (256 - drop)
 
 
 class _Layers(NamedTuple):
-    """The parameters, layer by layer."""
+    """The parameters of the network by layer."""
 
     value: Tensor
     bias: Tensor
@@ -116,7 +116,7 @@ class _Layers(NamedTuple):
 
     @classmethod
     def of(cls, parameters: Sequence[Tensor]) -> "_Layers":
-        """From the order in which they are handed over."""
+        """Sort parameters that come in the order of `parameters()`."""
         value, bias, last, last_bias, *weights = parameters
         blocks = list(zip(*(weights[k::4] for k in range(4)), strict=True))
         return cls(value, bias, blocks, last, last_bias)
@@ -130,7 +130,7 @@ def _through(
     drop: int,
     *parameters: Tensor,
 ) -> Float[Tensor, " N"]:
-    """f of all nodes; `kept` receives what the matrices read."""
+    """Compute f of all nodes; `kept` receives the inputs of the matrices."""
     layers, rows, nodes = _Layers.of(parameters), len(embedded), len(embedded) // len(projected)
     matrices = [(w.t().contiguous(), v.t().contiguous()) for w, _, v, _ in layers.blocks]
     chunk = _chunk(nodes, rows)
@@ -162,7 +162,7 @@ def _evaluate(
     drop: int,
     *parameters: Tensor,
 ) -> Float[Tensor, " N"]:
-    """The same where no gradient is wanted: nothing is kept, and products are of one shape."""
+    """Compute f without gradients: nothing is kept, and products have one shape."""
     layers, rows, nodes = _Layers.of(parameters), len(embedded), len(embedded) // len(projected)
     chunk = _chunk(nodes, rows)
     shift = projected + layers.bias
@@ -254,14 +254,14 @@ class _Energy(torch.autograd.Function):
 
 
 def _chunk(nodes: int, rows: int) -> int:
-    """Rows at a time: whole conditionals, and whole blocks of rows where that is possible."""
+    """Return the number of rows per chunk: whole conditionals, and whole blocks where possible."""
     both = math.lcm(nodes, MANY)
     whole = both if both <= CHUNK else nodes
     return min(max(CHUNK // whole, 1) * whole, rows)
 
 
 def _chunks(chunk: int, nodes: int, rows: int) -> Iterator[tuple[slice, slice]]:
-    """The rows of each chunk, and its conditionals."""
+    """Yield the rows and the conditionals of each chunk."""
     for start in range(0, rows, chunk):
         stop = min(start + chunk, rows)
         yield slice(start, stop), slice(start // nodes, stop // nodes)

@@ -1,4 +1,4 @@
-"""How the data ranks among its nodes, log w(x) − log mean w, and log mean w itself, from f.
+"""The ranking objective on a GPU: log w(x) − log mean w, and log mean w, from f.
 
 The softplus, its floor and the normalisation of `aem.conditionals.batch` and
 `aem.conditionals.estimates` in one pass over the nodes each way.
@@ -67,7 +67,7 @@ class FusedRanking(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, f: Tensor, own: Tensor, depth: float) -> tuple[Tensor, Tensor]:
-        """One pass."""
+        """Compute both in one pass over the nodes."""
         f = f.contiguous()
         out = torch.empty_like(own, dtype=torch.float32)
         log_z = torch.empty_like(out)
@@ -82,7 +82,7 @@ class FusedRanking(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        """Another."""
+        """Compute the gradient in one pass over the nodes."""
         f, own = ctx.saved_tensors
         (count, nodes), rows = f.shape, _rows(f)
         out = torch.empty_like(f)
@@ -94,5 +94,5 @@ class FusedRanking(torch.autograd.Function):
 
 
 def _rows(f: Tensor) -> int:
-    """Conditionals a program."""
+    """Return the number of conditionals per program."""
     return max(1, 1024 // int(triton.next_power_of_2(f.shape[-1])))

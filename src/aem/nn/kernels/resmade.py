@@ -1,7 +1,7 @@
-"""ResMADE in bfloat16, forward and backward written out: one launch per layer each way.
+"""ResMADE in bfloat16 on a GPU, forward and backward, with one launch per layer.
 
-What surrounds a product (bias, residual, activation, dropout) is done where the product ends, and the
-gradients of all blocks' weights are taken in one launch, straight to where the optimiser reads them.
+Bias, residual, activation and dropout are computed in the kernel of the product. The gradients of the
+weights of all blocks are computed in one launch, and written to the memory of the optimiser.
 """
 
 from dataclasses import dataclass
@@ -66,7 +66,7 @@ def embed(x: Tensor, frequencies: Tensor, reach: float, kind: torch.dtype) -> Te
 
 @dataclass(frozen=True)
 class Degrees:
-    """Degrees of the units of each layer, each list sorted (`aem.nn.masks`).
+    """The sorted degrees of the units of each layer (`aem.nn.masks`).
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ class FusedResMADE(torch.autograd.Function):
         kind: torch.dtype,
         *parameters: Tensor,
     ) -> Tensor:
-        """Layer by layer."""
+        """Compute all layers, one after the other."""
         initial, final = parameters[:2], parameters[-2:]
         blocks = parameters[2:-2]
         (rows, _), hidden, outputs = x.shape, len(initial[0]), len(final[0])
@@ -194,7 +194,7 @@ class FusedResMADE(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        """Slopes from the top down, then all weights."""
+        """Compute gradients of activations from the last layer on, then those of all weights."""
         x, saved, *parameters = ctx.saved_tensors
         first, first_bias, middle, last, last_bias = ctx.memory
         degrees: Degrees = ctx.degrees
@@ -243,6 +243,6 @@ class FusedResMADE(torch.autograd.Function):
 
 
 def _matrices(flat: Tensor, hidden: int) -> list[Tensor]:
-    """Of all blocks, in their order: each lies before its bias."""
+    """Return the matrices of all blocks; each is stored before its bias."""
     layers = flat.view(-1, hidden**2 + hidden)
     return [layer[: hidden**2].view(hidden, hidden) for layer in layers]

@@ -1,4 +1,4 @@
-"""What follows a gradient, in one pass over the parameters: clipping, Adam, decay, averaging, rounding.
+"""The update of the weights in one kernel: clipping, AdamW, averaging, rounding.
 
 Adam alone is many short operations on each of a hundred tensors; on one long vector it is a single
 kernel that reads and writes every number once.

@@ -13,7 +13,7 @@ Preset = Annotated[
 Out = Annotated[Path, typer.Option(help="Folder for metrics, model, settings, figure.")]
 
 
-Config = Annotated[Path | None, typer.Option(help="TOML file laid over the preset.")]
+Config = Annotated[Path | None, typer.Option(help="TOML file whose settings override the preset.")]
 
 
 SettingsOption = Annotated[
@@ -22,4 +22,4 @@ SettingsOption = Annotated[
 ]
 
 
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]

@@ -1,4 +1,4 @@
-"""Progress of experiments whose work is of several kinds, training among them."""
+"""The progress of experiments, which show bars of their own between those of training."""
 
 from contextlib import AbstractContextManager, nullcontext
 
@@ -7,7 +7,7 @@ from aem.base.progress import Report, silent
 
 
 class OneAtATime:
-    """A bar for each piece of work, gone when it is done: training between them has its own."""
+    """Shows one bar at a time, and removes it at the end, so that training can show its own."""
 
     def __init__(self) -> None:
         self.bars: ProgressDisplay | None = None
@@ -21,7 +21,7 @@ class OneAtATime:
             self.bars = None
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        """So much of something is done."""
+        """Show how much of a task is done."""
         if self.bars is None:
             self.bars = ProgressDisplay().__enter__()
         self.bars(what, done, total)

@@ -22,7 +22,7 @@ from aem.paper.plots import save_figure
 from aem.paper.studies import calibration as calibration_study
 from aem.paper.studies import dimensionality as dimensionality_study
 from aem.paper.studies.calibration import Calibration, quantiles
-from aem.paper.studies.figures import draw_calibration, draw_dimensionality
+from aem.paper.studies.drawings import draw_calibration, draw_dimensionality
 from aem.tables.sources import FoundRows, find_rows
 
 
@@ -73,7 +73,7 @@ def _held_out(rows: FoundRows) -> FoundRows:
 
 
 def _sources(models: list[Path], data: list[str]) -> list[str]:
-    """Where each model's rows come from: as told, or as its file or its name says."""
+    """Return the source of rows for each model: the one given, or that of its file."""
     if len(data) == 1:
         return data * len(models)
     if data and len(data) != len(models):

@@ -107,8 +107,9 @@ def _sentences(run: TableRun) -> list[str]:
     refinement = metrics["refinement"]
     if refinement is not None and refinement["held_still"] is False:
         lines.append(
-            f"With more nodes the quadrature's mean moved by {refinement['moved']} nats, where it"
-            f" had claimed an error of {refinement['claimed_error_before']}: mind it."
+            f"The quadrature has not converged: with more nodes its mean changed by"
+            f" {refinement['moved']} nats, and its stated error was"
+            f" {refinement['claimed_error_before']}."
         )
     unfinished = any(m.get("unfinished") for m in metrics["training"])
     lines.append(

@@ -11,13 +11,17 @@ from aem.paper.presets import layered_settings
 
 @dataclass(frozen=True)
 class TaskConfig(Settings):
-    """Which data, and how many rows of it: synthetic tasks draw what they are asked for."""
+    """The task, and how many rows are drawn."""
 
-    name: str = setting("spirals", "The task.")
-    image: str = setting("", "The picture of the image task; empty: the one that ships.")
-    train_rows: int = setting(1_000_000, "Rows to train on.", at_least=1)
-    validation_rows: int = setting(10_000, "Rows that choose the weights to keep.", at_least=1)
-    test_rows: int = setting(100_000, "Rows to score.", at_least=1)
+    name: str = setting("spirals", "Name of the task.")
+    image: str = setting(
+        "", "Picture of the image task; empty for the picture that the package contains."
+    )
+    train_rows: int = setting(1_000_000, "Number of training rows.", at_least=1)
+    validation_rows: int = setting(
+        10_000, "Number of validation rows, which decide which weights are kept.", at_least=1
+    )
+    test_rows: int = setting(100_000, "Number of test rows.", at_least=1)
 
 
 @dataclass(frozen=True)
@@ -27,17 +31,17 @@ class PlaneScoring(Settings):
     tolerance: float = setting(1e-3, "Largest error of the quadrature, nats per row.", above=0)
     importance_samples: int = setting(
         0,
-        "Draws of the proposal for each conditional, with which test rows are scored beside the "
-        "quadrature, and the density in the figure instead of it; 0 for neither.",
+        "Proposal samples per conditional. Test rows are then scored by importance sampling as well, "
+        "and the density in the figure is computed so; 0 for quadrature alone.",
         at_least=0,
     )
     proposals: int = setting(
-        RESAMPLED, "Draws that each value is chosen from where samples are resampled.", at_least=1
+        RESAMPLED, "Proposal draws from which each value is resampled.", at_least=1
     )
     samples: int = setting(
-        0, "Rows of each histogram; 0: a million on a GPU, fewer on a CPU.", at_least=0
+        0, "Samples per histogram; 0 for a million on a GPU, and fewer on a CPU.", at_least=0
     )
-    grid: int = setting(256, "Points of the density along each axis.", at_least=1)
+    grid: int = setting(256, "Grid points along each axis of the density plot.", at_least=1)
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ def plane_density(
 def estimated_density(
     model: AEM, bounds: PlaneBounds, points: int = 256, *, samples: int, memory: int = MEMORY
 ) -> PlaneDensity:
-    """Evaluate model and proposal on a grid as the paper does: each point has its own estimates.
+    """Evaluate model and proposal on a grid by importance sampling, as in the paper.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def _check_plane(model: AEM) -> None:
 def _centres(
     bounds: PlaneBounds, points: int, device: torch.device
 ) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
-    """Of the cells along each axis."""
+    """Return the centres of the grid's cells along each axis."""
     centres = (torch.arange(points, dtype=torch.float64, device=device) + 0.5) / points
     x, y = (low + (high - low) * centres for low, high in bounds)
     return x, y

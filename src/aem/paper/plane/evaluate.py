@@ -1,4 +1,4 @@
-"""Every score of a plane task's test rows, beside the best possible one."""
+"""Scores of the test rows of a plane task, compared with the best possible ones."""
 
 import time
 from typing import Any
@@ -97,7 +97,7 @@ def _on_the_host(columns: Columns) -> Columns:
 
 
 def _gap(truth: Float[Tensor, " B"], log_prob: Float[Tensor, " B"]) -> dict[str, float | None]:
-    """True minus model log density in the mean, of the rows that have one."""
+    """Return the mean of true minus model log density, over rows with a density."""
     exists = ~log_prob.isnan()
     gap = (truth - log_prob)[exists].numpy()
     if not len(gap):

@@ -18,7 +18,7 @@ from aem.data.synthetic import PlaneTask
 from aem.errors import AemError
 from aem.paper.plane.density import PlaneBounds, PlaneDensity
 from aem.paper.plots import new_figure
-from aem.paper.studies.figures import BLUE, GREY, STYLE, VERMILION
+from aem.paper.studies.drawings import BLUE, GREY, STYLE, VERMILION
 
 SLICES = (0.25, 0.5, 0.75)  # where x1 is held, as shares of its range
 BINS = 256  # of a histogram, along each axis
@@ -60,7 +60,7 @@ class Picture:
         density: PlaneDensity,
         drawn: Mapping[str, NDArray[np.floating]] | None = None,
     ) -> "Picture":
-        """Put the true density beside what a model made of it.
+        """Make a picture of the true density, the model, and samples.
 
         Parameters
         ----------
@@ -77,7 +77,7 @@ class Picture:
         return cls(density.x, density.y, truth, density.proposal, density.model, histograms)
 
     def save(self, path: Path) -> None:
-        """Write the grids in half precision, finer than any eye, in a few hundred kilobytes.
+        """Write the grids in half precision, a few hundred kilobytes.
 
         Parameters
         ----------
@@ -167,7 +167,7 @@ def draw_row(picture: Picture, record: Mapping[str, Any]) -> Figure:
 def _show(
     axes: Axes, picture: Picture, density: Grid, top: float, colours: str, title: str
 ) -> None:
-    """A density in the picture's window, `top` and above in the brightest colour."""
+    """Draw a density; values from `top` on have the brightest colour."""
     axes.imshow(
         density,
         origin="lower",
@@ -182,7 +182,7 @@ def _show(
 
 
 def captions(record: Mapping[str, Any]) -> tuple[str, str, str, str, str]:
-    """Return what stands below the panels of a row, with the digits of the tables in the docs.
+    """Return the captions of a row's panels, with the digits of the tables in the documentation.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ PICTURE_SAMPLES = {"cpu": 100_000, "cuda": 1_000_000}
 
 @dataclass(frozen=True)
 class PlaneRun:
-    """What a run in the plane leaves behind.
+    """The results of a run in the plane.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class PlaneRun:
     metrics
         what metrics.json holds.
     folder
-        where everything was written.
+        folder with all files of the run.
     """
 
     model: AEM
@@ -60,7 +60,7 @@ def run_plane(
     preset
         the name that the results are recorded under.
     folder
-        where they are written; a run that was stopped there goes on.
+        folder of the run; a stopped run in it is continued.
     quiet
         whether to show no progress.
     """
@@ -116,7 +116,7 @@ def training_summary(progress: TrainingState) -> dict[str, Any]:
 
 
 def _density(model: AEM, task: PlaneTask, config: ExperimentConfig) -> PlaneDensity:
-    """What the figure shows: by quadrature, or estimated as in the paper."""
+    """Return the density for the figure, by quadrature or by importance sampling as in the paper."""
     settings = config.evaluate
     if not settings.importance_samples:
         return plane_density(model, task.bounds, settings.grid)

@@ -1,12 +1,12 @@
-"""Section 5.2: how close does importance sampling come to log Z, with how many samples?
+"""Section 5.2 of the paper: the error of importance sampling of log Z, by the number of samples.
 
-1,000 conditionals of held-out rows, a dimension drawn at random for each (never the first: its
-conditional is the same for every row), their log Z by a rule that shares nothing with the
-estimators (`aem.paper.studies.trapezoid`), and estimates with S samples, iid as in the paper and
-stratified.
+1,000 conditionals are drawn from held-out rows, each of a random dimension but the first, whose
+conditional is the same for every row. Their log Z is computed by a rule that shares nothing with the
+estimators (`aem.paper.studies.trapezoid`), and estimated with S samples, independent as in the paper
+and stratified.
 
-The paper plots the relative error (log Ẑ − log Z) / |log Z|. Where log Z is near zero that says
-nothing, so the plain difference in nats stands beside it.
+The paper plots the relative error (log Ẑ − log Z) / |log Z|. It has no meaning where log Z is near
+zero, so the difference in nats is shown as well.
 """
 
 import math
@@ -23,7 +23,7 @@ from aem.base.progress import Report, silent
 from aem.conditionals.batch import Conditionals
 from aem.conditionals.normalizer import Quadrature, nodes_within, normalizer
 from aem.errors import AemError
-from aem.evaluation.importance import MEMORY, generator_for, random_uniforms, ranges
+from aem.evaluation.importance import MEMORY, random_uniforms, ranges
 from aem.model.aem import AEM
 from aem.paper.studies.trapezoid import trapezoid_log_z
 
@@ -56,7 +56,7 @@ class CalibrationStudy:
 
 @dataclass(frozen=True)
 class Spread:
-    """How N estimates with S samples lie around the truth.
+    """The errors of N estimates with S samples.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Calibration:
-    """All of the study for one model.
+    """The results of the study for one model.
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ def calibrate(
         float(computed.nodes[exists].double().mean()),
         float(truth.steps.double().mean()),
     )
-    generator = generator_for(seed, truth.log_z.device)
+    generator = torch.Generator(truth.log_z.device).manual_seed(seed)
     spreads = []
     for kind in KINDS:
         estimates = _estimates(flat, samples, kind, generator, report)
@@ -242,7 +242,7 @@ def calibrate(
 
 
 def quantiles(values: NDArray[np.floating]) -> dict[str, float]:
-    """Return the five numbers of a box and its whiskers (5 % and 95 %).
+    """Return the five quantiles of a box plot, with whiskers at 5 % and 95 %.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ SAMPLES, TRIALS = 20, 50
 
 @dataclass(frozen=True)
 class DimensionalityStudy:
-    """What the study varies and what it does not; the defaults are the paper's.
+    """The settings of the study; the defaults are those of the paper.
 
     Parameters
     ----------
@@ -83,14 +83,14 @@ def weight_variance(dimension: int, scale: float = PROPOSAL_SCALE) -> float:
 
 
 def study(settings: DimensionalityStudy | None = None, seed: int = 0) -> list[Estimates]:
-    """Estimate log Z in each dimension, again and again.
+    """Estimate log Z repeatedly in each dimension.
 
     Parameters
     ----------
     settings
         what is varied; the paper's values without any.
     seed
-        of the draws.
+        seed of the draws.
     """
     settings = settings or DimensionalityStudy()
     rng = np.random.default_rng(seed)

@@ -1,7 +1,7 @@
-"""The "true" log Z of the paper's section 5.2: a log-trapezoid rule refined until it stands still.
+"""The reference value of log Z in section 5.2 of the paper: a trapezoidal rule until convergence.
 
-It shares nothing with the library's quadrature but the energy: equal steps in x, not adaptive
-panels in the proposal's quantiles. Slow, simple, and therefore a good judge.
+It shares only the energy with the library's quadrature: equal steps in x instead of adaptive panels
+in quantiles of the proposal. It is slow and simple, and therefore suited to check the other.
 """
 
 import math
@@ -16,11 +16,11 @@ from aem.conditionals.batch import Conditionals
 from aem.conditionals.normalizer import nodes_within
 from aem.evaluation.importance import MEMORY, ranges
 
-FIGURES = 7
+FIGURES = 7  # significant digits of log Z
 FIRST_STEPS = 2**10
 MOST_STEPS = 2**22
-REACH = 1e-16  # proposal mass left out on either side
-WIDE = 10.0  # standard deviations: the literal energy may have mass where the proposal has none
+REACH = 1e-16  # probability of the proposal that is left out on each side
+WIDE = 10.0  # standard deviations, as literal energies may have mass far from the proposal
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Truth:
 
 
 def window(conditionals: Conditionals) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
-    """Return where to integrate: the proposal's reach; for the literal form a wide stretch at least.
+    """Return the range of integration: that of the proposal, and a wider one for literal energies.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def trapezoid_log_z(
     memory: int = MEMORY,
     report: Report = silent,
 ) -> Truth:
-    """Halve the step until log Z keeps so many significant figures, twice running.
+    """Halve the step until log Z keeps its significant digits twice in a row.
 
     Once may be an accident: with kinks in the integrand the error changes sign from step to step.
     Significant figures of log Z, or of Z itself where log Z is below one: there log Z has no
@@ -136,7 +136,7 @@ def _log_density(conditionals: Conditionals, x: Tensor) -> Tensor:
 def _log_points(
     conditionals: Conditionals, low: Tensor, high: Tensor, steps: int, which: slice, memory: int
 ) -> Float[Tensor, " N"]:
-    """Log of the sum of p̃ over some points of the grid, a few conditionals and points at a time."""
+    """Return the log of the sum of p̃ over points of the grid, in chunks."""
     points = torch.arange(which.start, which.stop, which.step, device=low.device, dtype=low.dtype)
     points /= steps
     fits = nodes_within(memory, conditionals)

@@ -1,1 +1,1 @@
-"""The experiments on tables of real data: train, score every way there is, record."""
+"""The experiments on tables of real data: training, all scores, and their records."""

@@ -18,43 +18,47 @@ TABLES: Final = (*FULL_TABLES, *SMALL_TABLES)
 
 @dataclass(frozen=True)
 class TableTask(Settings):
-    """Which table, and how much of it."""
+    """The data set, and how many of its rows are used."""
 
-    name: str = setting("power", "The table.")
-    train_rows: int = setting(0, "The first so many training rows; 0: all.", at_least=0)
-    validation_rows: int = setting(0, "The first so many validation rows; 0: all.", at_least=0)
-    test_rows: int = setting(0, "The first so many test rows; 0: all.", at_least=0)
+    name: str = setting("power", "Name of the data set.")
+    train_rows: int = setting(
+        0, "Number of training rows, taken from the start; 0 for all.", at_least=0
+    )
+    validation_rows: int = setting(
+        0, "Number of validation rows, taken from the start; 0 for all.", at_least=0
+    )
+    test_rows: int = setting(0, "Number of test rows, taken from the start; 0 for all.", at_least=0)
     symmetries: int = setting(
         1,
-        "Models train on the rows' images under so many of the table's symmetries, the first of "
-        "which is the identity.",
+        "Number of the table's symmetries under which training rows are repeated; the first one is "
+        "the identity.",
         at_least=1,
     )
     spread: bool = setting(
         False,
-        "Whether columns that lie on a grid are spread evenly over its cells for training: otherwise "
-        "a model may put all its mass on the grid, and there is no best one.",
+        "Whether training values of columns on a grid are spread uniformly over the grid's cells; "
+        "otherwise the density on the grid, and the likelihood, have no upper bound.",
     )
 
 
 @dataclass(frozen=True)
 class EnsembleConfig(Settings):
-    """How many models are averaged, and in how many column orders."""
+    """The number of models that are averaged, and their column orders."""
 
     members: int = setting(
         1,
-        "Models, each in a column order of its own; the first keeps that of the data.",
+        "Number of models, each with its own column order; the first has the order of the data.",
         at_least=1,
     )
     symmetries: int = setting(
         1,
-        "A row is scored by the mean density of its images under so many of the table's symmetries.",
+        "Number of symmetries over whose images of a row the density is averaged.",
         at_least=1,
     )
     automatic: bool = setting(
         False,
-        "Whether members are fitted as `aem fit` does it, with the validation rows to judge by: of "
-        "the settings of model and training only seed and device count then.",
+        "Whether members are fitted automatically, as by `aem fit`, with the validation rows of the "
+        "data set; of the settings of model and training only seed and device then have an effect.",
     )
 
 
@@ -67,20 +71,28 @@ class TableScoring(Settings):
     on from there. How many rows it saw is recorded with it.
     """
 
-    quadrature_rows: int = setting(10_000, "Rows scored by quadrature.", at_least=1)
+    quadrature_rows: int = setting(10_000, "Number of rows scored by quadrature.", at_least=1)
     tolerance: float = setting(1e-3, "Largest error of the quadrature, nats per row.", above=0)
     refinement_rows: int = setting(
-        200, "Rows scored again with more nodes, to put the stated error to the test.", at_least=0
+        200, "Number of rows scored again with more nodes, to check the stated error.", at_least=0
     )
-    importance_rows: int = setting(2_000, "Rows scored by importance sampling.", at_least=0)
-    importance_samples: int = setting(PUBLISHED_SAMPLES, "Its draws per conditional.", at_least=1)
-    kde_rows: int = setting(2_000, "Rows scored by AEM-KDE.", at_least=0)
-    kde_samples: int = setting(PUBLISHED_SAMPLES, "Its kernels per conditional.", at_least=1)
-    kde_fit_rows: int = setting(200, "Validation rows that fit its two numbers.", at_least=1)
+    importance_rows: int = setting(
+        2_000, "Number of rows scored by importance sampling.", at_least=0
+    )
+    importance_samples: int = setting(
+        PUBLISHED_SAMPLES, "Proposal samples per conditional.", at_least=1
+    )
+    kde_rows: int = setting(2_000, "Number of rows scored by AEM-KDE.", at_least=0)
+    kde_samples: int = setting(PUBLISHED_SAMPLES, "Kernels per conditional.", at_least=1)
+    kde_fit_rows: int = setting(
+        200, "Number of validation rows that its two parameters are fitted on.", at_least=1
+    )
     validation_rows: int = setting(
-        1_000, "At most so many validation rows for each of the three scores.", at_least=1
+        1_000, "Largest number of validation rows for each score but the proposal's.", at_least=1
     )
-    seconds: float = setting(30.0, "Seconds per score and split; 0: no limit.", at_least=0)
+    seconds: float = setting(
+        30.0, "Time limit in seconds per score and split; 0 for none.", at_least=0
+    )
 
 
 @dataclass(frozen=True)
@@ -111,7 +123,7 @@ class TableConfig:
 def table_experiment(
     task: str, preset: str, file: Path | None = None, assignments: Sequence[str] = ()
 ) -> TableConfig:
-    """Return the settings of a table's run: a preset, under a TOML file, under single settings.
+    """Return the settings of a run: a preset, overridden by a TOML file and by single settings.
 
     Parameters
     ----------

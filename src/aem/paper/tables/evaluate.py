@@ -1,4 +1,4 @@
-"""Every score of the validation and test rows of a trained model."""
+"""All scores of the validation and test rows of a trained model."""
 
 import time
 from collections.abc import Sequence
@@ -28,15 +28,15 @@ from aem.paper.tables.config import TableScoring
 from aem.tables.model import TableModel
 from aem.tables.scores import TableScores
 
-MEMORY = {"cpu": 2**28, "cuda": 2**32}  # bytes a score may work with
-# Energies between two looks at the clock: about a second's worth.
+MEMORY = {"cpu": 2**28, "cuda": 2**32}  # bytes of memory for a score
+# Energies per block, between two checks of the time: about a second.
 ENERGIES = {"cpu": 2**20, "cuda": 2**25}
-QUADRATURE_NODES = 4000  # per conditional, for want of knowing; sharp energies need as many
-PROPOSAL_NODES = 16  # what the ARNN's pass costs, in energies per conditional
+QUADRATURE_NODES = 4000  # assumed nodes per conditional, as many as sharp energies need
+PROPOSAL_NODES = 16  # cost of the autoregressive network, in energies per conditional
 
 
 class Evaluator:
-    """Scores splits of one table; what is done is kept in the folder.
+    """Scores the splits of a table, and keeps scores in files, so that it can continue.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class Evaluator:
         self.model_digest = self.scores.digest()
 
     def record(self) -> dict[str, Any]:
-        """Score both splits, and say whether the quadrature held still."""
+        """Score both splits, and say whether the quadrature has converged."""
         started = time.monotonic()
         validation = self._split("validation", self.splits.validation)
         test = self._split("test", self.splits.test)
@@ -152,7 +152,7 @@ class Evaluator:
         return record
 
     def _block(self, nodes: int) -> int:
-        """Rows to score together where each conditional takes so many nodes."""
+        """Return how many rows are scored together, given the nodes per conditional."""
         features = len(self.scores.columns) * len(self.scores.members)
         return max(ENERGIES[self.device.type] // (features * nodes), 1)
 
@@ -174,7 +174,7 @@ class Evaluator:
         return [KDE(**kernel) for kernel in kept["kernels"]]
 
     def _refinement(self) -> dict[str, Any]:
-        """Score some test rows with more and more nodes: does the mean stay within its error?"""
+        """Score some test rows with more and more nodes, to check the error of the mean."""
         rows = self.splits.test[: self.settings.refinement_rows]
         fingerprint: Fingerprint = {
             "model": self.model_digest,
@@ -207,7 +207,7 @@ class Evaluator:
 
 
 def _headline(test: dict[str, Any]) -> dict[str, Any]:
-    """The figures every result file has, by the names all of them use."""
+    """Return the main scores, by names that all result files share."""
     quadrature = test["quadrature"]
     return {
         "test_rows": quadrature["rows"],

@@ -21,7 +21,7 @@ def spread_over_cells(splits: TableSplits, seed: int) -> TableSplits:
     splits
         a table with columns known to lie on a grid.
     seed
-        of the draws.
+        seed of the draws.
     """
     if not any(splits.steps):
         raise AemError(f"the table {splits.name} has no column known to lie on a grid")

@@ -1,4 +1,4 @@
-"""Training the members of a run: each in its folder, resumed if it was stopped, once if it was not."""
+"""Training of the members of a run, each in a folder of its own, continued if it was stopped."""
 
 import json
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ from aem.training.loop import fit
 
 @dataclass(frozen=True)
 class TrainedMember:
-    """A member of a run, and how it came about.
+    """A member of a run, and the record of its training.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def train_member(
     evaluate_only: bool = False,
     quiet: bool = False,
 ) -> TrainedMember:
-    """Train one member, or go on, or read it if it is finished.
+    """Train a member, continue its training, or read it if it is finished.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def train_member(
     splits
         the table, in its own order of columns.
     folder
-        where checkpoints and the model go; without one no trace is left.
+        folder for checkpoints and the model; without one no files are written.
     evaluate_only
         whether to train nothing and read what there is.
     quiet
@@ -120,7 +120,7 @@ def _fit_by_itself(
     *,
     quiet: bool,
 ) -> TrainedMember:
-    """Fit a member as `aem fit` would, with the validation rows as the rows held out."""
+    """Fit a member automatically, as `aem fit`, with the validation rows of the data set."""
     rows = np.concatenate((splits.train, splits.validation)).astype(np.float64)
     is_validation = np.arange(len(rows)) >= len(splits.train)
     fitted = fit_table(
@@ -151,7 +151,7 @@ def _fit_by_itself(
 
 
 def _identity(config: TableConfig, order: tuple[int, ...]) -> dict[str, Any]:
-    """All that decides the weights, as JSON returns it."""
+    """Return all settings that affect the weights, as JSON returns them."""
     task = to_mapping(config.task)
     task.pop("test_rows")
     identity = {
@@ -165,7 +165,7 @@ def _identity(config: TableConfig, order: tuple[int, ...]) -> dict[str, Any]:
 
 
 def _settle(path: Path, identity: dict[str, Any], *, evaluate_only: bool) -> None:
-    """What a folder's run is, written before it begins: one that goes on must be the same."""
+    """Write the settings of a run before it begins; if it continues, they must be the same."""
     if path.exists():
         try:
             _refuse_other(path, json.loads(path.read_text(encoding="utf-8")), identity)
@@ -188,7 +188,7 @@ def _nothing_trained(folder: Path | None) -> AemError:
 
 
 def _read_best(model: AEM, checkpoint: Path, identity: dict[str, Any]) -> dict[str, Any]:
-    """The best weights so far of a run that is not finished."""
+    """Read the best weights so far of an unfinished run."""
     if not checkpoint.exists():
         raise _nothing_trained(checkpoint.parent)
     tensors, metadata = read_tensors(checkpoint, "checkpoint")
@@ -206,7 +206,7 @@ def _read_best(model: AEM, checkpoint: Path, identity: dict[str, Any]) -> dict[s
 
 
 def _course(progress: Mapping[str, Any], device: str | None) -> dict[str, Any]:
-    """How a training went."""
+    """Return the record of a training."""
     return {
         "steps": progress["step"],
         "seconds": round(progress["seconds"], 2),

@@ -1,4 +1,4 @@
-"""One experiment on a table, from its settings to its metrics."""
+"""A run on a table of real data, from settings to metrics."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from aem.tables.ensemble import TableEnsemble, column_orders
 
 @dataclass(frozen=True)
 class TableRun:
-    """What a run on a table leaves behind.
+    """The results of a run on a table.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class TableRun:
     metrics
         what metrics.json holds.
     folder
-        where everything was written.
+        folder with all files of the run.
     """
 
     members: tuple[TrainedMember, ...]
@@ -63,7 +63,7 @@ def run_table(
     quiet: bool = False,
     report: Report = silent,
 ) -> TableRun:
-    """Train what is not trained yet, evaluate, and write metrics.json; both go on after a kill.
+    """Train and evaluate, and write metrics.json; a stopped run continues where it was.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def run_table(
     preset
         the name that the results are recorded under.
     folder
-        where they are written; a run that was stopped there goes on.
+        folder of the run; a stopped run in it is continued.
     evaluate_only
         whether to train nothing and score what there is.
     quiet
@@ -122,7 +122,7 @@ def train_members(
     evaluate_only: bool = False,
     quiet: bool = False,
 ) -> list[TrainedMember]:
-    """Train all members of a run; more than one are saved as an ensemble, too.
+    """Train all members of a run, and save several as an ensemble.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Maps of a table's rows to rows about as likely: more to train on, and more sides to score from.
+"""Symmetries of a table, which give more training rows and can be averaged in scores.
 
 A patch of a picture may be mirrored or turned. Each such map keeps volumes, so a model's density of the
 mapped row is a density of the row, and so is the mean over several maps: one model then stands for as

@@ -30,7 +30,7 @@ def binarise(
     grey
         probabilities of ones, as `grey_levels` returns them.
     generator
-        where the random numbers come from; PyTorch's own stream without one.
+        random generator; that of PyTorch without one.
     """
     u = torch.rand(grey.shape, generator=generator, dtype=grey.dtype, device=grey.device)
     return (u < grey).to(grey.dtype)
@@ -44,7 +44,7 @@ def fixed_binarisation(images: UInt8[Tensor, "N 28 28"], seed: int) -> Float[Ten
     images
         grey levels from 0 to 255.
     seed
-        of the draws.
+        seed of the draws.
     """
     grey = grey_levels(images.cpu())
     return binarise(grey, torch.Generator().manual_seed(seed)).to(images.device)

@@ -53,10 +53,10 @@ class ConvBlock(nn.Module):
 
 
 class Stack(nn.Sequential):
-    """Blocks one after the other; torch.compile takes them as one, which it does not do of its own."""
+    """A sequence of blocks, which torch.compile compiles together."""
 
     def forward(self, h: Tensor) -> Tensor:
-        """Apply them."""
+        """Apply all blocks."""
         for block in self:
             h = block(h)
         return h

@@ -5,31 +5,33 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from aem.base.settings import Settings, from_mapping, setting
+from aem.base.settings import Settings, from_mapping, help_of, setting
 from aem.config import ModelConfig, TrainConfig
 from aem.errors import AemError
 from aem.paper.presets import layered_settings
 
 IMAGES = 10_000  # of the test set
-PRECISIONS = "The type of products: bfloat16 on a GPU that has it, unless said otherwise."
+PRECISIONS = help_of(TrainConfig, "precision")
 
 
 @dataclass(frozen=True)
 class NetworkConfig(Settings):
     """Encoder and decoder, mirror images of each other."""
 
-    latents: int = setting(32, "Latent variables.", at_least=1)
+    latents: int = setting(32, "Number of latent variables.", at_least=1)
     channels: int = setting(
-        16, "Channels at full resolution; doubled three times on the way down.", at_least=1
+        16, "Channels at full resolution; doubled at each of three downsamplings.", at_least=1
     )
-    blocks: int = setting(1, "Residual blocks at each resolution.", at_least=0)
+    blocks: int = setting(1, "Number of residual blocks at each resolution.", at_least=0)
     decoder: Literal["before", "after"] = setting(
         "after",
-        "Where the decoder has its blocks: before each doubling of the resolution, or after it, as "
-        "the encoder backwards has them. Blocks before are cheaper and have more parameters.",
+        "Whether the decoder has its blocks before or after each upsampling. After mirrors the "
+        "encoder; before is cheaper and has more parameters.",
     )
-    activation: Literal["relu", "elu", "silu"] = setting("relu", "The activation.")
-    dropout: float = setting(0.0, "Share of the units left out.", at_least=0, below=1)
+    activation: Literal["relu", "elu", "silu"] = setting(
+        "relu", "Activation of encoder and decoder."
+    )
+    dropout: float = setting(0.0, "Dropout rate.", at_least=0, below=1)
 
 
 @dataclass(frozen=True)
@@ -37,99 +39,111 @@ class DataConfig(Settings):
     """How MNIST's training images are split."""
 
     train_images: int = setting(
-        0, "The first so many train; 0 for all that validation leaves.", at_least=0
+        0,
+        "Number of training images, from the start; 0 for all but the validation set.",
+        at_least=0,
     )
-    validation_images: int = setting(10_000, "The last so many validate.", at_least=1)
+    validation_images: int = setting(
+        10_000, "Number of validation images, from the end of the training images.", at_least=1
+    )
 
 
 @dataclass(frozen=True)
 class AugmentConfig(Settings):
-    """By how much training images are deformed, at a strength of one; stages say at which."""
+    """Data augmentation: how much training images are deformed at strength 1."""
 
-    shift: float = setting(0.5, "Pixels in either direction, at most.", at_least=0)
-    rotation: float = setting(8.0, "Degrees, at most.", at_least=0)
+    shift: float = setting(0.5, "Largest shift in pixels, in each direction.", at_least=0)
+    rotation: float = setting(8.0, "Largest rotation in degrees.", at_least=0)
     zoom: float = setting(
-        0.06, "Share of the size, at most; width and height on their own.", at_least=0, below=1
+        0.06, "Largest relative change of width and of height.", at_least=0, below=1
     )
-    shear: float = setting(0.1, "Shear, at most.", at_least=0)
+    shear: float = setting(0.1, "Largest shear.", at_least=0)
     elastic: float = setting(
-        0.5, "Pixels: the spread of the displacements that bend an image.", at_least=0
+        0.5, "Standard deviation of elastic displacements, in pixels.", at_least=0
     )
     contrast: float = setting(
         0.16,
-        "Contrast gained from a strength of a half on, as much as resampling has blurred.",
+        "Contrast that is added from strength 0.5 on, to compensate for the blur of resampling.",
         at_least=0,
     )
 
 
 @dataclass(frozen=True)
 class StageConfig(Settings):
-    """How encoder and decoder are trained."""
+    """The settings of a training stage of encoder and decoder."""
 
-    steps: int = setting(100_000, "Training steps.", at_least=0)
+    steps: int = setting(100_000, "Number of training steps.", at_least=0)
     batch_size: int = setting(256, "Images per step.", at_least=1)
-    learning_rate: float = setting(5e-4, "The highest learning rate.", above=0)
+    learning_rate: float = setting(5e-4, "Peak learning rate.", above=0)
     samples: int = setting(
         1,
-        "1 is the evidence lower bound, more is the importance-weighted bound of that many.",
+        "Latents per image: 1 for the evidence lower bound, more for the importance-weighted bound.",
         at_least=1,
     )
     beta: float = setting(0.9, "Weight of the KL divergence.", at_least=0)
-    beta_warmup: int = setting(0, "Steps in which it rises from zero.", at_least=0)
-    prior_warmup: int = setting(0, "Steps that train a learnt prior alone.", at_least=0)
-    augment: float = setting(
-        0.0, "Strength at which training images are deformed at first.", at_least=0
+    beta_warmup: int = setting(
+        0, "Number of steps in which this weight rises from zero.", at_least=0
     )
-    augment_end: float = setting(0.0, "That strength at the end.", at_least=0)
+    prior_warmup: int = setting(
+        0, "Number of first steps that train a learnt prior alone.", at_least=0
+    )
+    augment: float = setting(0.0, "Strength of the data augmentation at the start.", at_least=0)
+    augment_end: float = setting(0.0, "Strength of the data augmentation at the end.", at_least=0)
     augment_until: float = setting(
         0.8,
-        "Share of the steps from which on it has its last value; it changes from half of it on.",
+        "Fraction of the steps after which the augmentation has its final strength; it changes "
+        "linearly from half of this fraction on.",
         above=0,
         at_most=1,
     )
     averaging: float = setting(
-        0.0, "Decay of the average of the weights; 0 for none.", at_least=0, below=1
+        0.0,
+        "Decay of the exponential moving average of the weights; 0 for none.",
+        at_least=0,
+        below=1,
     )
-    clip: float = setting(0.0, "The largest norm of a gradient; 0 for none.", at_least=0)
+    clip: float = setting(
+        0.0, "Largest norm of the gradient, by clipping; 0 for no clipping.", at_least=0
+    )
     weight_decay: float = setting(0.0, "Decoupled weight decay.", at_least=0)
-    validate_every: int = setting(1_000, "Steps between two validations.", at_least=1)
+    validate_every: int = setting(1_000, "Number of steps between two validations.", at_least=1)
     patience: int = setting(
         0,
-        "Validations without improvement after which training stops; 0 for never.",
+        "Early stopping: number of validations without improvement after which training stops; 0 for "
+        "never.",
         at_least=0,
     )
-    seed: int = setting(0, "Seed of everything drawn at random.", at_least=0)
-    device: str = setting("auto", 'Where to train: "auto", "cpu" or "cuda".')
+    seed: int = setting(0, "Seed of all random numbers.", at_least=0)
+    device: str = setting("auto", 'Device: "auto", "cpu" or "cuda".')
     precision: Literal["auto", "float32", "bfloat16"] = setting("auto", PRECISIONS)
     compiled: bool = setting(
-        False, "Whether residual blocks go through torch.compile: a wait, then faster steps."
+        False, "Whether torch.compile compiles the residual blocks: a slower start, faster steps."
     )
     checkpoint_seconds: float = setting(30.0, "Seconds between two checkpoints.", at_least=0)
-    file: str = setting("", "A trained one instead, or one to go on from.")
-    start: int = setting(0, "The first step, for a stage that goes on from a file.", at_least=0)
+    file: str = setting("", "File of a trained model, to be used as it is or trained further.")
+    start: int = setting(0, "First step, if training continues from a file.", at_least=0)
 
-    # What is left of settings that were removed: the only value they may still have.
+    # Removed settings, with the only value that files may still have.
     REMOVED: ClassVar[dict[str, Any]] = {"free_bits": 0.0}
 
 
 @dataclass(frozen=True)
 class PriorConfig(Settings):
-    """What the AEM is fitted to."""
+    """The latents that the AEM is fitted to."""
 
     draws: int = setting(
         100,
-        "Each draw binarises every image afresh, encodes it and draws one latent vector: a fixed "
-        "table of many draws stands in for fresh noise in every batch.",
+        "Latent vectors per image in the training set of the prior; for each one the image is "
+        "binarised anew.",
         at_least=1,
     )
     resample: int = setting(
         1,
-        "Of so many latents that an image draws, one is kept in proportion to its importance weight: "
-        "rows of the model's own posterior rather than the encoder's. 1 is the paper's aggregate "
-        "posterior.",
+        "Number of latents from which one is resampled by importance weights, which approximates the "
+        "exact posterior; 1 for the encoder's posterior, as in the paper.",
         at_least=1,
     )
-    file: str = setting("", "A fitted one to evaluate instead.")
+    file: str = setting("", "File of a fitted prior, to be evaluated instead.")
 
 
 @dataclass(frozen=True)
@@ -137,29 +151,38 @@ class EvaluationConfig(Settings):
     """How the bounds are computed. A number of images of 0 leaves that score out."""
 
     split: Literal["test", "validation"] = setting(
-        "test", "The split to score: validation, to choose between settings."
+        "test", "Split that is scored; validation for choosing settings."
     )
-    samples: int = setting(50, "Latents per image, for every bound.", at_least=1)
+    samples: int = setting(50, "Latents per image, for all bounds.", at_least=1)
     images: int = setting(
-        IMAGES, "Images for the Gaussian prior and the proposal.", at_least=1, at_most=IMAGES
+        IMAGES,
+        "Number of images for the Gaussian prior and the proposal.",
+        at_least=1,
+        at_most=IMAGES,
     )
     importance_images: int = setting(
-        IMAGES, "Images for importance sampling.", at_least=0, at_most=IMAGES
+        IMAGES, "Number of images for importance sampling.", at_least=0, at_most=IMAGES
     )
-    importance_samples: int = setting(1_000, "Its draws per conditional, as published.", at_least=1)
-    kde_images: int = setting(IMAGES, "Images for AEM-KDE.", at_least=0, at_most=IMAGES)
-    kde_samples: int = setting(1_000, "Its kernels per conditional.", at_least=1)
-    kde_fit_images: int = setting(2_000, "Validation images that fit its two numbers.", at_least=1)
+    importance_samples: int = setting(
+        1_000, "Proposal samples per conditional, as published.", at_least=1
+    )
+    kde_images: int = setting(IMAGES, "Number of images for AEM-KDE.", at_least=0, at_most=IMAGES)
+    kde_samples: int = setting(1_000, "Kernels per conditional.", at_least=1)
+    kde_fit_images: int = setting(
+        2_000, "Number of validation images that its two parameters are fitted on.", at_least=1
+    )
     quadrature_images: int = setting(
-        1_000, "Images for the quadrature.", at_least=0, at_most=IMAGES
+        1_000, "Number of images for the quadrature.", at_least=0, at_most=IMAGES
     )
-    tolerance: float = setting(1e-2, "Largest error, nats per latent vector.", above=0)
+    tolerance: float = setting(
+        1e-2, "Largest error of the quadrature, in nats per latent vector.", above=0
+    )
     seconds: float = setting(
         0.0,
-        "Seconds after which the three slow scores stop at the images they have; 0: never.",
+        "Time limit in seconds of each slow score, which then covers fewer images; 0 for none.",
         at_least=0,
     )
-    seed: int = setting(0, "Seed of everything drawn at random.", at_least=0)
+    seed: int = setting(0, "Seed of all random numbers.", at_least=0)
 
 
 @dataclass(frozen=True)

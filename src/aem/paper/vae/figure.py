@@ -34,7 +34,7 @@ def sample_images(
     count
         how many images.
     seed
-        of the draws.
+        seed of the draws.
     """
     device = next(vae.parameters()).device
     with seeded(seed, device):

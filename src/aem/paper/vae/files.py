@@ -1,6 +1,6 @@
-"""The two files of a latent-variable model: encoder and decoder, and the prior that fits them.
+"""The file of encoder and decoder, and checkpoints of their training stages.
 
-A stage's checkpoint may stand for its result, finished or not: its best weights so far are read.
+A checkpoint can be used like a result, finished or not: its best weights so far are read.
 """
 
 from pathlib import Path
@@ -45,7 +45,7 @@ def load_vae(path: str | Path, device: str | torch.device = "cpu") -> Convolutio
     path
         what `save_vae` or `aem reproduce vae` wrote.
     device
-        where the network will be.
+        device of the network.
     """
     path = Path(path)
     tensors, metadata = read_tensors(path, "vae")
@@ -55,15 +55,15 @@ def load_vae(path: str | Path, device: str | torch.device = "cpu") -> Convolutio
     return vae.to(device).eval()
 
 
-def load_stage(path: str | Path, device: str | torch.device = "cpu") -> LatentModel:
-    """What a stage left: what `save_vae` wrote, or a checkpoint, with the prior that it learns.
+def load_stage(path: str | Path) -> LatentModel:
+    """Read what `save_vae` wrote, or a checkpoint, with the prior that the stage trains.
 
-    Of a checkpoint it is the best weights so far, or the average before any were validated.
+    Of a checkpoint the best weights so far are read, or the average before the first validation.
     """
     path = Path(path)
     tensors, metadata = read_tensors(path, "vae", "checkpoint")
     if metadata["kind"] == "vae":
-        return LatentModel(load_vae(path, device))
+        return LatentModel(load_vae(path))
     with blaming_file(path, "stage of a VAE"):
         shapes = metadata["config"]
         vae = ConvolutionalVae(from_mapping(NetworkConfig, shapes["vae"]))
@@ -72,4 +72,4 @@ def load_stage(path: str | Path, device: str | torch.device = "cpu") -> LatentMo
         model = LatentModel(vae, prior)
         best = part_of_file(tensors, "best") or part_of_file(tensors, "average")
         model.load_state_dict(best)
-    return model.to(device).eval()
+    return model.eval()

@@ -1,4 +1,4 @@
-"""MNIST as the experiment sees it: grey levels, split into training, validation and test."""
+"""The images of the experiment: MNIST in grey levels, with its splits."""
 
 from dataclasses import dataclass
 

@@ -23,7 +23,7 @@ from aem.paper.plane.run import training_summary
 from aem.paper.plots import save_figure
 from aem.paper.vae.binarise import fixed_binarisation
 from aem.paper.vae.config import StageConfig, VaeConfig
-from aem.paper.vae.evaluation import TEST_SEED, PriorScoring
+from aem.paper.vae.evaluate import TEST_SEED, PriorScoring
 from aem.paper.vae.figure import figure_six, sample_images
 from aem.paper.vae.files import load_stage, save_vae
 from aem.paper.vae.images import Images, load_images
@@ -38,13 +38,13 @@ from aem.vae.files import digest, load_prior, save_prior
 from aem.vae.prior import STANDARDISED_ON, TRAIN_SEED, VALIDATION_SEED, LatentSampler, draw_table
 
 CHECKPOINT = "checkpoint.safetensors"
-SHOWN = 64  # images of the figure
-JOINT_DRAWS = 4  # of every image, for the standardisation of a jointly trained prior
+SHOWN = 64  # images in the figure
+JOINT_DRAWS = 4  # latents per image that a jointly trained prior is standardised on
 
 
 @dataclass(frozen=True)
 class VaeRun:
-    """What a run of the autoencoder leaves behind.
+    """The results of a run of the autoencoder.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class VaeRun:
     metrics
         what metrics.json holds.
     folder
-        where everything was written.
+        folder with all files of the run.
     """
 
     vae: ConvolutionalVae
@@ -65,14 +65,14 @@ class VaeRun:
 
 
 class Experiment:
-    """One run, stage after stage; each method returns what the next one needs.
+    """The stages of one run; each method returns what the next one needs.
 
     Parameters
     ----------
     config
         all settings of the run.
     folder
-        where everything is written; a stage that was stopped there goes on.
+        folder of the run; stopped stages in it are continued.
     quiet
         whether to show no progress.
     report
@@ -123,7 +123,7 @@ class Experiment:
         return vae
 
     def train(self, stage: str, model: LatentModel, images: Images, config: StageConfig) -> None:
-        """Train in a folder of the stage's name and remember how it went.
+        """Train a stage in its folder, and keep its training curve.
 
         Parameters
         ----------
@@ -203,11 +203,11 @@ class Experiment:
         if vae is None or not self.config.prior.file:
             return
         if (first.start if not joint.file else joint.start) or (joint.steps and not joint.file):
-            return  # to be trained on: what the prior belongs to is not known yet
+            return  # encoder and decoder will be trained further, so the prior cannot be checked yet
         load_prior(self.config.prior.file, vae)
 
     def check_section(self, section: str, stage: str) -> None:
-        """Refuse to go on with a stage of other data: its checkpoint knows its own settings only.
+        """Raise an error if a stage was begun with other data, which its checkpoint does not know.
 
         Parameters
         ----------
@@ -224,9 +224,9 @@ class Experiment:
         refuse_other(self.folder, read_toml(settings).get(section, {}), asked, f"{section}.")
 
     def joint(self, vae: ConvolutionalVae, images: Images) -> tuple[ConvolutionalVae, AEM]:
-        """Encoder, decoder and a proposal as their prior, trained together from stage one on.
+        """Train encoder, decoder and a proposal as their prior together, starting from stage one.
 
-        Or from a checkpoint of such a stage; or they are that checkpoint's.
+        If the settings name a checkpoint of such a stage, training continues from it, or it is used.
 
         Parameters
         ----------
@@ -305,7 +305,7 @@ class Experiment:
         else:
             prior = AEM(joint.config).to(self.device)
             prior.load_state_dict(joint.state_dict())
-        # A finished stage is only read back: one draw will do to say so.
+        # A finished stage is only read, and one draw per image is enough for that.
         draws = 1 if _is_finished(folder / CHECKPOINT, self.config.train.steps) else settings.draws
         rows = draw_table(
             sampler(images.train),
@@ -320,7 +320,7 @@ class Experiment:
 
 
 def _is_finished(checkpoint: Path, steps: int) -> bool:
-    """Whether a stage was trained to its end."""
+    """Return whether a stage was trained to its last step."""
     if not checkpoint.exists():
         return False
     _, metadata = read_tensors(checkpoint, "checkpoint")
@@ -344,7 +344,7 @@ def run_vae(
     preset
         the name that the results are recorded under.
     folder
-        where they are written; a run that was stopped there goes on.
+        folder of the run; a stopped run in it is continued.
     quiet
         whether to show no progress of the training.
     report
@@ -383,7 +383,7 @@ def run_vae(
 
 
 class Results:
-    """Metrics and table of a run, written after each score, for some take long and runs are stopped.
+    """Writes metrics and table of a run after each score, as some scores take long.
 
     Parameters
     ----------

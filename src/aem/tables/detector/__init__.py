@@ -1,1 +1,1 @@
-"""The outlier detector: a robust fit, three views of a row, a threshold."""
+"""The outlier detector: a robust fit, three scores of normality, a threshold."""

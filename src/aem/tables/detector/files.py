@@ -1,4 +1,4 @@
-"""The file of an outlier detector: its density, the spread of its views, its threshold."""
+"""The file of an outlier detector: its density, the scale of its scores, its threshold."""
 
 import math
 from pathlib import Path
@@ -51,7 +51,7 @@ def load_detector(
     path
         what `save_detector` wrote.
     device
-        where the model will be.
+        device of the model.
 
     Returns
     -------

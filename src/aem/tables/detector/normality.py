@@ -1,10 +1,10 @@
-"""How normal a row is: the worst of three views of it, as there is more than one way to be odd.
+"""How normal a row is: the lowest of three scores, because there are several ways to be an outlier.
 
-The log density is the sharpest view: it sees combinations that do not occur. But where columns
-nearly determine each other it is all about the last few thousandths of them, and a row that is odd
-in a way anybody would see may pass. So two coarser views are taken, too: the density blurred by one
-standard deviation of each column, and the densities of the columns by themselves. Each view is
-measured in its own spread over the fitted rows, and the lowest of the three is the row's score.
+The log density detects combinations of values that do not occur. But where columns nearly determine
+each other it depends on their smallest deviations, and may miss an obvious outlier. Two coarser scores
+are therefore added: the density blurred by one standard deviation of each column, and the sum of the
+columns' marginal log densities. Each score is divided by its spread over the fitted rows, and the
+lowest of the three is the score of a row.
 """
 
 from dataclasses import dataclass
@@ -18,21 +18,21 @@ from aem.tables.model import TableModel
 
 Array = NDArray[np.float64]
 
-BLUR = 1.0  # deviations
-MOST_ROWS = 1000  # that tell the spread of a view
-OUTER = (0.25, 0.5, 0.75)
+BLUR = 1.0  # standard deviations
+MOST_ROWS = 1000  # rows from which the spread of a score is computed
+OUTER = (0.25, 0.5, 0.75)  # quantiles
 
 
 @dataclass(frozen=True)
 class Normality:
-    """Scores how normal rows are: a fitted table, with the median and the spread of each view of rows.
+    """Scores how normal rows are, by a fitted table and the median and spread of three scores.
 
     Parameters
     ----------
     table
         the fitted density, whose proposal is anchored to a joint mixture.
     middle
-        median of each of the three views over rows like the fitted [3].
+        median of each of the three scores over rows like the fitted [3].
     spread
         distance between the quartiles of each [3].
     """
@@ -43,7 +43,7 @@ class Normality:
 
     @classmethod
     def of(cls, table: TableModel, rows: Array) -> "Normality":
-        """Take median and spread of each view from rows; outliers among them hardly matter.
+        """Compute median and spread of each score from rows, robustly against outliers.
 
         Parameters
         ----------
@@ -57,7 +57,7 @@ class Normality:
         return cls(table, middle, np.where(high > low, high - low, 1.0))
 
     def score(self, x: Array) -> Array:
-        """Return how normal each row is: about zero amid the fitted rows, negative for odd ones.
+        """Return how normal each row is: about zero for typical rows, negative for outliers.
 
         Parameters
         ----------
@@ -69,7 +69,7 @@ class Normality:
 
 
 def _looks(table: TableModel, x: Array) -> Array:
-    """Return the three views of rows, log densities [B, 3]: as it is, blurred, and column by column."""
+    """Return three scores of rows [B, 3]: log density, blurred, and by column."""
     model = table.exact
     joint = JointMixture(*model.head.anchored_to())
     z = model.standardise(table.read(x)).cpu().numpy()

@@ -1,10 +1,10 @@
 """A fit to central rows, so that outliers do not influence the density.
 
-The rows furthest out are left out of the fit: at first those that a single Gaussian finds furthest,
-because it has no component to give to outliers that stand together, then those odd to the mixture
-fitted to the rest, and again, as robust covariances are found by concentrating on half of the rows.
-For the same reason no component may be so small that outliers alone could fill it, and networks,
-which adapt to whatever rows there are, are trained only if there are hardly any outliers.
+The most outlying rows take no part in the fit. They are first determined by a single Gaussian, which
+has no component to give to a cluster of outliers, and then twice by a mixture fitted to the rows that
+remain, like the concentration steps of robust covariance estimation. For the same reason components
+have a smallest weight, above the share of outliers, and networks, which adapt to all rows, are trained
+only if there are hardly any outliers.
 """
 
 from collections.abc import Sequence
@@ -22,15 +22,15 @@ from aem.tables.fit.settings import FitSettings
 
 Array = NDArray[np.float64]
 
-# Rows left out for each that may be an outlier: ordinary rows in the tails look much like outliers to
-# a coarse model, so there is room for as many of those.
+# Rows left out per possible outlier. A coarse model confuses outliers with rows in the tails, so there
+# is room for as many of these.
 LEFT_OUT = 2.0
 MOST_LEFT_OUT = 0.4
-SMALLEST_SHARE = 2.0  # of a component of average size, in shares of outliers
-FEWEST_ROWS = 50  # below, none is left out
+SMALLEST_SHARE = 2.0  # average weight of a component, as a multiple of the share of outliers
+FEWEST_ROWS = 50  # no row of a smaller table is left out
 CONCENTRATIONS = 2
-CONCENTRATED_ROWS = 5000  # more do not find other outliers
-HARDLY_ANY = 0.05
+CONCENTRATED_ROWS = 5000  # rows of the coarse fits; more find the same outliers
+HARDLY_ANY = 0.05  # share of outliers from which no networks are trained
 
 
 @libraries_alone()
@@ -56,7 +56,7 @@ def fit_robustly(
     settings
         what the caller has set of the fit.
     seed
-        of all that is drawn at random.
+        seed of all random numbers.
     device
         "auto", "cpu" or "cuda", for the networks.
 

@@ -1,9 +1,9 @@
-"""Where outliers begin: the score below which the given share of rows lies.
+"""The threshold of the outlier detector: the score below which a given share of rows lies.
 
-Rows that a density was fitted to score higher than new ones, the more so the fewer there are for
-their columns; a threshold taken from them would call far too many new rows outliers. So it is taken
-from rows as a model scores them that has not seen them: on a small table those of each fold by a
-model of the other folds, on a larger one those held out while training and those left out at all.
+Rows that a density was fitted to score higher than new rows, especially if there are few rows for the
+number of columns. A threshold from their scores would flag too many new rows. It is therefore computed
+from rows that the scoring model has not seen: by cross-validation on a small table, and from
+validation rows and rows left out of the fit on a larger one.
 """
 
 import math
@@ -19,13 +19,13 @@ from aem.tables.model import TableModel
 
 Array = NDArray[np.float64]
 
-# Models of fewer rows score lower: with few rows, leave out few of them at a time.
+# Models of fewer rows score lower, so small tables have more folds.
 FEW_ROWS, MANY_FOLDS, FOLDS = 600, 10, 4
-MOST_ROWS = 1000  # of a kind: more would not move the threshold enough to wait for
+MOST_ROWS = 1000  # per group; more hardly change the threshold
 
 
 def scores_by_fold(rows: Array, kept: NDArray[np.bool_], fitted: TableModel) -> Array:
-    """Score each row by a mixture like the fitted one that was fitted to rows of other folds.
+    """Score each row by a mixture fitted to the rows of other folds.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def scores_by_fold(rows: Array, kept: NDArray[np.bool_], fitted: TableModel) -> 
 def scores_of_groups(
     groups: list[tuple[Array, int]], score: Callable[[Array], Array]
 ) -> tuple[Array, Array]:
-    """Score some rows of groups that stand for so many each.
+    """Score a sample of rows of each group, with weights for the size of the group.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def quantile(scores: Array, weights: Array, share: float) -> float:
     scores
         scores of rows [M].
     weights
-        how often each counts [M].
+        their weights [M].
     share
         the share, between 0 and 1.
     """
@@ -97,8 +97,8 @@ def quantile(scores: Array, weights: Array, share: float) -> float:
 def threshold(seen: Array, unseen: Array, share: float) -> float:
     """Choose the threshold of a small table.
 
-    By convention it parts exactly the given share of the training rows. That is kept to unless,
-    there, significantly more of the unseen rows would be outliers.
+    By convention exactly the given share of the training rows lies below it. If significantly more of
+    the unseen rows would lie there, the share of the unseen rows decides.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""Questions to a fitted table."""
+"""Queries to a fitted table, such as explanations of rows."""

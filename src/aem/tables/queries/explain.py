@@ -1,13 +1,13 @@
-"""Why a row is unlikely: which columns, given those before them, and what would have been likely.
+"""Explanations: which columns make a row unlikely, given earlier columns, and what would be likely.
 
-The chain rule splits a row's log density into one term per column. How low a term is depends on the
-column's unit and on how much of it can be foretold, so a column is judged by its *surprise*: how many
-nats its term lies below what values there have on average, E[log p(X_d | x_<d)] − log p(x_d | x_<d).
+By the chain rule a row's log density is a sum of one term per column. A term depends on the column's
+unit and on how predictable the column is. A column is therefore judged by its *surprise*: how many
+nats its term lies below the average there, E[log p(X_d | x_<d)] − log p(x_d | x_<d).
 
-After a value that is odd by itself, a slip, nothing can be foretold: no row like this has been seen,
-and for the columns after it anything would seem likely. So an odd value is replaced by the likeliest
-one there, as far as the columns after it are concerned, if that makes those more likely. Where they
-agree with it, as all sizes of something large do, it stays. The terms are those of the row as it is.
+After an outlier in one column, predictions for later columns mean little, because the model has seen
+no such row. An outlying value is therefore replaced by the mode of its conditional as input for later
+columns, if this makes them more likely. If later columns agree with the value, as all sizes of
+something large do, it is kept. The terms are always those of the row as it is.
 """
 
 import math
@@ -18,26 +18,22 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
 
 from aem.base.progress import Report, silent
+from aem.conditionals.tabulated import LEVELS, Interval, TabulatedConditionals, tabulate
 from aem.errors import AemError
 from aem.tables.model import ColumnScores, TableModel
 
 Array = NDArray[np.float64]
-Interval = tuple[float, float]
 
-MASS = 0.9  # of the region where a value would have been likely
-LEVELS = 256  # quantiles of the proposal a conditional is looked at
-OUTERMOST = 1e-5
+MASS = 0.9  # probability of the region of likely values
 NUMBERS_AT_A_TIME = 2**22
-ODD = 6.0  # nats of surprise: of a normal distribution, values 3.6 deviations out
-GAP = 0.005  # of the probability: less between two intervals does not part them
+ODD = 6.0  # surprise of an outlier in nats; 3.6 standard deviations of a normal distribution
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why B rows are as likely as they are, by their D columns.
+    """Explanations of B rows by their D columns.
 
     Parameters
     ----------
@@ -50,7 +46,7 @@ class Explanation:
     regions
         the 90 % highest-density region by row and column: a list of intervals (low, high).
     context
-        the rows with odd values replaced: what surprises, medians and regions go by [B, D].
+        the rows with outliers replaced, from which surprises, medians and regions follow [B, D].
     """
 
     scores: ColumnScores
@@ -77,7 +73,7 @@ class Explanation:
 
 
 def explain(table: TableModel, x: ArrayLike, report: Report = silent) -> Explanation:
-    """Explain every column of rows, given those that the model reads before it.
+    """Explain every column of rows, given the columns that the model reads before it.
 
     Parameters
     ----------
@@ -99,7 +95,7 @@ def explain(table: TableModel, x: ArrayLike, report: Report = silent) -> Explana
 
 
 def _explain(table: TableModel, x: Array, report: Report) -> Explanation:
-    """Explain rows whose columns stand as the model reads them."""
+    """Explain rows whose columns are in the order of the model."""
     scores = table.score(x, report)
     columns = len(table.columns)
     surprise, median, context = np.empty_like(x), np.empty_like(x), x.copy()
@@ -110,22 +106,23 @@ def _explain(table: TableModel, x: Array, report: Report) -> Explanation:
         regions += [[[] for _ in range(columns)] for _ in rows]
         log_density, settled = scores.log_density[rows], np.zeros(len(rows), dtype=int)
         while len(rows):
-            found = _look(table, context[rows], log_density)
+            found = _conditionals(table, context[rows])
+            surprises, medians = found.mean_log_density() - log_density, found.medians()
             for i, (row, first) in enumerate(zip(rows, settled, strict=True)):
-                surprise[row, first:] = found.surprise[i, first:]
-                median[row, first:] = found.median[i, first:]
+                surprise[row, first:] = surprises[i, first:]
+                median[row, first:] = medians[i, first:]
                 for d in range(first, columns):
-                    regions[row][d] = found.region(i, d)
-            odd = (found.surprise > ODD) & (np.arange(columns) >= settled[:, None])
+                    regions[row][d] = found.highest_density_region(i, d, mass=MASS)
+            odd = (surprises > ODD) & (np.arange(columns) >= settled[:, None])
             odd[:, -1] = False  # nothing comes after it
             again = np.flatnonzero(odd.any(1))
             first = odd[again].argmax(1)
             rows, settled = rows[again], first + 1
             mended = context[rows]
-            mended[np.arange(len(rows)), first] = found.mode[again, first]
+            mended[np.arange(len(rows)), first] = found.modes()[again, first]
             terms = table.score(mended).log_density
             after = np.arange(columns) >= settled[:, None]
-            # Bounded, so that one more slip among them does not outvote the others.
+            # Bounded, so that a second outlier among the later columns does not decide.
             change = (terms - log_density[again]).clip(-ODD, ODD)
             gains = np.where(after, change, 0.0).sum(1) > 0
             context[rows[gains]] = mended[gains]
@@ -140,106 +137,18 @@ def _explain(table: TableModel, x: Array, report: Report) -> Explanation:
     return Explanation(scores, surprise, median, regions, context)
 
 
-@dataclass(frozen=True)
-class _Look:
-    """The conditionals of rows on points [B, D, L] of their own."""
-
-    surprise: Array
-    grid: Array
-    mass: Array  # between neighbours
-    density: Array
-
-    @property
-    def median(self) -> Array:
-        return _medians(self.grid, self.mass)
-
-    @property
-    def mode(self) -> Array:
-        """Where values are most likely."""
-        place = self.density.argmax(-1)[..., None]
-        low, high = (np.take_along_axis(self.grid, place + i, -1)[..., 0] for i in (0, 1))
-        middle: Array = 0.5 * (low + high)
-        return middle
-
-    def region(self, row: int, column: int) -> list[Interval]:
-        return _region(self.grid[row, column], self.mass[row, column], self.density[row, column])
-
-
-def _look(table: TableModel, x: Array, log_density: Array) -> _Look:
-    """The conditionals of rows whose terms are given."""
-    grid, mass = _conditionals(table, x)
-    density = mass / np.diff(grid, axis=-1).clip(min=1e-300)
-    expected = (mass * np.log(density.clip(min=1e-300))).sum(-1)
-    return _Look(expected - log_density, grid, mass, density)
-
-
 @torch.no_grad()
-def _conditionals(table: TableModel, x: Array) -> tuple[Array, Array]:
-    """Points [B, D, L] in the units of the data, and the probability between neighbours."""
+def _conditionals(table: TableModel, x: Array) -> TabulatedConditionals:
+    """Tabulate the conditionals of rows [B, D], in the units of the table."""
     model = table.exact
     rows = table.read(x)
-    flat = model.conditionals(model.standardise(rows)).flatten()
-    # Evenly spaced levels, and closer and closer ones towards the ends.
-    even = torch.linspace(0, 1, LEVELS - 18, dtype=torch.float64)[1:-1]
-    tail = torch.logspace(np.log10(OUTERMOST), np.log10(float(even[0]) / 2), 10).double()
-    level = torch.cat((tail, even, 1 - tail.flip(0))).to(rows.device)
-    z = flat.proposal.icdf(level.expand(len(flat.projected), -1).contiguous())
-    if model.config.energy == "relative":
-        # Against the proposal the weight alone has to be smooth.
-        weight = flat.log_weight(z).exp()
-        mass = level.diff() * 0.5 * (weight[:, 1:] + weight[:, :-1])
-    else:
-        height = flat.log_unnormalized(z)
-        height = (height - height.amax(-1, keepdim=True)).exp()
-        mass = z.diff(dim=-1) * 0.5 * (height[:, 1:] + height[:, :-1])
-    mass = mass / mass.sum(-1, keepdim=True)
+    z, mass = tabulate(model.conditionals(model.standardise(rows)).flatten())
     shape = (*x.shape, -1)
     units = model.standardisation
     read = z.reshape(shape) * units.scale[:, None] + units.centre(rows)[..., None]
     # Every point of a column's grid is inverted by itself, as columns are transformed one by one.
     grid = table.transform.inverse(read.transpose(-1, -2)).transpose(-1, -2)
-    return _numpy(grid), _numpy(mass.reshape(shape))
-
-
-def _numpy(values: Tensor) -> Array:
-    array: Array = values.cpu().numpy()
-    return array
-
-
-def _medians(grid: Array, mass: Array) -> Array:
-    """Where half of the probability lies below."""
-    below = np.cumsum(mass, axis=-1)
-    piece = (below < 0.5).sum(-1, keepdims=True).clip(max=mass.shape[-1] - 1)
-
-    def at(values: Array, where: NDArray[np.int64]) -> Array:
-        taken: Array = np.take_along_axis(values, where, -1)[..., 0]
-        return taken
-
-    share = (0.5 - at(below, piece)) / at(mass, piece).clip(min=1e-300) + 1
-    low: Array = at(grid, piece)
-    high: Array = at(grid, piece + 1)
-    middle: Array = low + share.clip(0, 1) * (high - low)
-    return middle
-
-
-def _region(grid: Array, mass: Array, density: Array) -> list[Interval]:
-    """The smallest set that holds 90 %, as intervals."""
-    order = np.argsort(-density, kind="stable")
-    needed = int(np.searchsorted(np.cumsum(mass[order]), MASS)) + 1
-    inside = np.zeros(len(mass) + 2)
-    inside[1 + order[:needed]] = 1
-    change = np.diff(inside)
-    starts, ends = np.flatnonzero(change > 0), np.flatnonzero(change < 0)
-    below = np.concatenate(([0.0], np.cumsum(mass)))
-    intervals: list[Interval] = []
-    last = -1
-    for start, end in zip(starts, ends, strict=True):
-        low, high = float(grid[start]), float(grid[end])
-        if intervals and below[start] - below[last] < GAP:
-            low = intervals.pop()[0]
-        intervals.append((low, high))
-        last = int(end)
-    return intervals
+    return TabulatedConditionals(grid.cpu().numpy(), mass.reshape(shape).cpu().numpy())
 
 
 def as_columns(

@@ -1,4 +1,4 @@
-"""Encoder, decoder and, where one is learnt with them, prior: what a stage trains as one module."""
+"""The module that a stage trains: encoder, decoder and, in a joint stage, the prior."""
 
 from dataclasses import dataclass
 
@@ -27,7 +27,7 @@ class LatentConfig:
 
 
 class LatentModel(nn.Module):
-    """A VAE and the prior it is trained with.
+    """A VAE with the prior that it is trained with.
 
     Parameters
     ----------

@@ -32,7 +32,7 @@ def make_optimiser(
 
 
 def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
-    """Put a learning rate where the optimiser, or a captured graph of it, finds it.
+    """Set the learning rate of an optimiser, which a captured graph may read.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def descend(
     parameters: list[torch.nn.Parameter],
     clip: float,
 ) -> None:
-    """Take one step down the gradient.
+    """Compute the gradient of a loss, and take a step.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ from aem.training.steps import EagerStep
 
 
 class StagePhase(NamedTuple):
-    """What differs between steps other than numbers: a graph is captured for each."""
+    """The kind of a training step; a CUDA graph is captured for each."""
 
     prior_only: bool
     warped: bool
@@ -41,7 +41,7 @@ def phase_of(step: int, config: StageConfig) -> StagePhase:
 
 
 def strength_of(step: int, config: StageConfig) -> float:
-    """Return how much a step deforms its images: as at first for a while, then linearly as at the end.
+    """Return the strength of data augmentation: constant at first, then linear to its final value.
 
     Parameters
     ----------
@@ -96,11 +96,11 @@ class StageStep(EagerStep):
         self.keep, self.beta, self.strength = torch.zeros(3, device=images.device).unbind()
 
     def phase(self, step: int) -> StagePhase:
-        """The phase a step belongs to."""
+        """Return the phase of a step."""
         return phase_of(step, self.config)
 
     def set_schedule(self, step: int) -> None:
-        """Put the numbers that depend on the step where `run` finds them."""
+        """Store the numbers that depend on the step in tensors that `run` reads."""
         config = self.config
         set_rate(self.optimiser, cosine(step, config.steps, config.learning_rate))
         self.keep.fill_(averaging_decay(step, config.averaging))
@@ -123,7 +123,7 @@ class StageStep(EagerStep):
         return binarise(grey)
 
     def run(self, indices: Int[Tensor, " B"], phase: Hashable) -> Float[Tensor, ""]:
-        """Images, bound, gradient, weights."""
+        """Compute the bound of binarised images and its gradient, and update the weights."""
         assert isinstance(phase, StagePhase)
         x = self.batch(indices, warped=phase.warped)
         with torch.autocast(self.images.device.type, torch.bfloat16, enabled=self.bfloat16):

@@ -20,8 +20,8 @@ from aem.training.batches import Batches
 from aem.training.checkpoint import TrainingState, load_checkpoint, save_checkpoint
 from aem.training.compiled import compiled
 from aem.training.display import Reporter
-from aem.training.run import TrainingRun, Validation, all_finite
 from aem.training.steps import captured_on_gpu
+from aem.training.trainer import Trainer, Validation, all_finite
 from aem.vae.bounds import draw_posterior, elbo, importance_bound
 from aem.vae.priors import log_prior
 
@@ -33,7 +33,7 @@ VALIDATION_SEED = 1  # of the validation images' binarisation
 def validate(
     model: LatentModel, x: Float[Tensor, "V 1 28 28"], config: StageConfig
 ) -> dict[str, float]:
-    """What training maximises, the ELBO and the bound, with the same noise every time."""
+    """Return the objective, the ELBO and the bound of images, with the same noise every time."""
     generator = torch.Generator(x.device).manual_seed(0)
     draws = draw_posterior(model.vae, x, max(config.samples, VALIDATION_SAMPLES), generator)
     blocks = draws.z.split(512)
@@ -58,7 +58,7 @@ def train_stage(
     folder: Path | None = None,
     quiet: bool = False,
 ) -> TrainingState:
-    """Train in place and leave the best averaged weights in the model.
+    """Train a model in place, and leave the best averaged weights in it.
 
     With a folder the run writes checkpoints there and, started again with the same settings, goes on
     where it stopped; on a CPU it then ends with the same bits as a run that never stopped.
@@ -101,7 +101,7 @@ def train_stage(
             found = validate(average, held_out, config)
             return Validation(found["validation_score"], found["validation_elbo"], found)
 
-        TrainingRun(
+        Trainer(
             config,
             captured_on_gpu(step, device),
             Batches(len(images.train), config.batch_size, config.seed, device),
@@ -113,14 +113,14 @@ def train_stage(
             checkpoint,
             f"try a smaller learning rate than {config.learning_rate}, or clipped gradients "
             "(clip = 5)",
-        ).go_on(progress)
+        ).train(progress)
     model.load_state_dict(progress.best_weights or average.state_dict())
     model.eval()
     return progress
 
 
 def _align(optimiser: torch.optim.Optimizer) -> None:
-    """Lay the moments out in memory as their parameters are, which fused Adam takes for granted."""
+    """Give the moments the memory layout of their parameters, which fused Adam requires."""
     for parameter, state in optimiser.state.items():
         for name, value in state.items():
             if isinstance(value, Tensor) and value.shape == parameter.shape:

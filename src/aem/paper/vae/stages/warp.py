@@ -34,7 +34,7 @@ def warp(
     strength
         what all of that is multiplied by.
     generator
-        where the random numbers come from; PyTorch's own stream without one.
+        random generator; that of PyTorch without one.
     """
     count, _, height, width = grey.shape
 

@@ -1,4 +1,4 @@
-"""The figures of the studies, drawn from the records that are written as JSON."""
+"""The figures of the studies, drawn from their JSON records."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -45,14 +45,14 @@ from aem.vae.priors import (
     standard_normal,
 )
 
-TEST_SEED = 2  # of the scored images' binarisation
+TEST_SEED = 2  # seed of the binarisation of scored images
 ORDER_SEED = (
     3  # of their order: MNIST's own is not random, its first test images are the neater ones
 )
-MEMORY = {"cpu": 2**26, "cuda": 2**32}  # bytes importance sampling and AEM-KDE may work with
+MEMORY = {"cpu": 2**26, "cuda": 2**32}  # bytes of memory for importance sampling and AEM-KDE
 QUADRATURE_MEMORY = {"cpu": 2**28, "cuda": 2**34}
-ENERGIES = {"cpu": 2**18, "cuda": 2**26}  # between two looks at the clock
-QUADRATURE_NODES = 400  # per conditional, more or less, of energies without Fourier features
+ENERGIES = {"cpu": 2**18, "cuda": 2**26}  # energies per block, between two checks of the time
+QUADRATURE_NODES = 400  # approximate nodes per conditional of energies without Fourier features
 BASELINE = "proposal"
 
 

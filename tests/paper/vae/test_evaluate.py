@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 from aem import AEM, ModelConfig
-from aem.paper.vae import evaluation as module
+from aem.paper.vae import evaluate as module
 from aem.paper.vae.binarise import fixed_binarisation
 from aem.paper.vae.config import EvaluationConfig
-from aem.paper.vae.evaluation import ORDER_SEED, TEST_SEED, PriorScoring
+from aem.paper.vae.evaluate import ORDER_SEED, TEST_SEED, PriorScoring
 from aem.paper.vae.images import Images
 from aem.paper.vae.networks import ConvolutionalVae
 from aem.vae.priors import importance_prior

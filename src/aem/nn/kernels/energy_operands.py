@@ -1,4 +1,4 @@
-"""What an evaluation of the energy network reads: nodes, contexts, weights, how units are dropped."""
+"""The arguments of an evaluation of the energy network: nodes, contexts, weights and dropout."""
 
 from dataclasses import dataclass
 
@@ -8,8 +8,8 @@ from aem.nn.kernels.packing import Memory
 
 
 @dataclass(frozen=True)
-class EnergyEvaluation:
-    """What an evaluation of the energy network reads.
+class EnergyOperands:
+    """The arguments of an evaluation of the energy network by the kernels.
 
     Frequencies repeat with the conditionals.
 
