@@ -96,6 +96,7 @@ class TableEnsemble:
         self.members = tuple(members)
         self.about = {} if about is None else about
         self.columns = self.members[0].columns
+        self.dtypes = self.members[0].dtypes
         self.discrete: tuple[Discrete, ...] = self.members[0].discrete
         if any(member.columns != self.columns for member in self.members):
             raise AemError("the members of an ensemble are not models of the same columns")

@@ -15,6 +15,7 @@ from aem.base.files import (
     read_tensors,
     write_tensors,
 )
+from aem.base.frames import NUMPY_NAMES
 from aem.errors import AemError
 from aem.model.files import NUMBER, OF_A_TABLE, model_entry, read_columns, read_model
 from aem.model.transforms.records import from_records, to_records
@@ -24,6 +25,7 @@ from aem.tables.model import TableModel
 
 DISCRETE = "discrete"  # the kind of a column whose values are counted
 ENSEMBLE = "ensemble"
+DTYPES = "dtypes"  # the key of the types of the columns that are not float64
 
 
 def save_table(table: TableModel, path: str | Path, kind: str = "model", **further: Any) -> None:
@@ -45,6 +47,7 @@ def save_table(table: TableModel, path: str | Path, kind: str = "model", **furth
         "columns": _columns(table),
         **_member(table),
         "about": table.about,
+        **({DTYPES: table.dtypes} if table.dtypes else {}),
         **further,
     }
     write_tensors(Path(path), table.model.state_dict(), metadata)
@@ -110,7 +113,9 @@ def _read(
         entries = read_columns(metadata["columns"])
         about = as_mapping(metadata.get("about") or {}, "about")
         if metadata["kind"] != ENSEMBLE:
-            return _read_member(metadata, tensors, entries, about, device)
+            table = _read_member(metadata, tensors, entries, about, device)
+            table.dtypes = _read_dtypes(metadata.get(DTYPES) or {})
+            return table
         members = []
         for place, entry in enumerate(metadata["members"]):
             own = part_of_file(tensors, str(place))
@@ -142,6 +147,14 @@ def _read_member(
     transform = from_records(entry["transforms"], len(names))
     model = read_model(entry["model"], tensors, transform.names(names), device)
     return TableModel(model, transform, _read_discrete(entries), about, names)
+
+
+def _read_dtypes(entry: Any) -> dict[str, str]:
+    dtypes = as_mapping(entry, DTYPES)
+    unknown = [dtype for dtype in dtypes.values() if dtype not in NUMPY_NAMES.values()]
+    if unknown:
+        raise AemError(f"'{DTYPES}' has a type {unknown[0]!r} that this aem does not know")
+    return dtypes
 
 
 def _read_discrete(entries: Sequence[dict[str, Any]]) -> list[Discrete]:

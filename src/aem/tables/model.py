@@ -122,6 +122,7 @@ class TableModel:
         self.transform = Chain() if transform is None else transform
         self.columns = model.columns if columns is None else tuple(columns)
         known = {column.column: column for column in discrete}
+        self.dtypes: dict[str, str] = {}  # how samples are typed where they go to a frame or a file
         self.discrete = tuple(known.pop(name) for name in self.columns if name in known)
         if known:
             raise AemError(f"there is no discrete column '{next(iter(known))}'")
@@ -177,7 +178,9 @@ class TableModel:
         origin = part.inverse(torch.zeros(len(names), dtype=torch.float64)).tolist()
         discrete = [c.moved(origin[names.index(c.column)]) for c in self.discrete]
         transform = Chain((part, *self.transform.parts))
-        return TableModel(self.model, transform, discrete, self.about, names)
+        view = TableModel(self.model, transform, discrete, self.about, names)
+        view.dtypes = self.dtypes
+        return view
 
     @cached_property
     def exact(self) -> AEM:
