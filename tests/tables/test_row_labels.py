@@ -104,6 +104,16 @@ def test_a_column_that_the_model_knows_is_a_column(tmp_path: Path) -> None:
         assert not found.remarks
 
 
+def test_a_model_without_names_takes_columns_as_they_come(tmp_path: Path) -> None:
+    path = as_csv(SOME)(tmp_path)
+    three = read_rows(path, wanted=["x1", "x2", "x3"])
+    np.testing.assert_array_equal(three.values[:, 0], SOME.index)
+    assert not three.remarks
+    two = read_rows(path, wanted=["x1", "x2"])
+    np.testing.assert_array_equal(two.values, SOME)
+    assert two.remarks
+
+
 def test_row_labels_may_be_dropped_by_name(tmp_path: Path) -> None:
     path = as_parquet(SOME)(tmp_path)
     assert read_rows(path, drop=["__index_level_0__", "b"]).names == ("a",)

@@ -73,7 +73,9 @@ def evaluate(
     remark(*found.remarks)
     held_out = found.validation
     if validation is not None and kde_samples:
-        held_out = find_rows(validation, table.columns, seed=seed + 1, **how).values
+        further = find_rows(validation, table.columns, seed=seed + 1, **how)
+        remark(*further.remarks)
+        held_out = further.values
     truth = None if found.task is None else found.task.log_prob(found.values)
     with ProgressDisplay() as progress:
         result = score(

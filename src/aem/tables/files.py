@@ -150,11 +150,9 @@ def _read_member(
 
 
 def _read_dtypes(entry: Any) -> dict[str, str]:
+    """The types that this version knows: columns of others come back as float64."""
     dtypes = as_mapping(entry, DTYPES)
-    unknown = [dtype for dtype in dtypes.values() if dtype not in NUMPY_NAMES.values()]
-    if unknown:
-        raise AemError(f"'{DTYPES}' has a type {unknown[0]!r} that this aem does not know")
-    return dtypes
+    return {name: dtype for name, dtype in dtypes.items() if dtype in NUMPY_NAMES.values()}
 
 
 def _read_discrete(entries: Sequence[dict[str, Any]]) -> list[Discrete]:

@@ -146,7 +146,7 @@ def named_rows(
         raise AemError(f"{what} has no columns{' left' if drop else ''}")
     columns = raw.columns
     names = tuple(raw.names or wanted or unnamed(len(columns)))
-    if "" in names and "" not in (wanted or ()):
+    if "" in names and "" not in (wanted or ()) and not _go_by_place(wanted or (), len(names)):
         after = f"after '{names[names.index('') - 1]}' " if names[0] else ""
         raise AemError(f"the column {after}of {what} has no name: give it one")
     if len(names) != len(columns):
@@ -166,11 +166,16 @@ def named_rows(
     return NamedRows(names, values, headless, remarks, dtypes_of(found))
 
 
+def _go_by_place(known: Sequence[str], columns: int) -> bool:
+    """Return whether a model knows no names, and as many columns as there are."""
+    return len(known) == columns and list(known) == unnamed(columns)
+
+
 def _remarks(raw: RawTable, names: Sequence[str], what: str, *, headless: bool) -> tuple[str, ...]:
     remarks = list(raw.remarks)
     if headless:
         taken = f"its first line was taken as a row, its columns as {listed(names)}"
-        remarks.append(f"it has no header: {taken}")
+        remarks.append(f"there is no header, so {taken}")
     if raw.labels:
         which = ", ".join(f"'{name}'" if name else "without a name" for name in raw.labels)
         columns = "column {} was" if len(raw.labels) == 1 else "columns {} were"
@@ -299,7 +304,7 @@ def _from_text(text: TextTable, known: Sequence[str]) -> RawTable:
 
 def _without_labels(raw: RawTable, known: Sequence[str], index: Sequence[str] = ()) -> RawTable:
     """Leave row labels out, and columns of a text that have neither name nor values."""
-    if raw.names is None:
+    if raw.names is None or _go_by_place(known, len(raw.columns)):
         return raw
     labels = row_labels(raw.names, raw.columns, index)
     empty = [
