@@ -1,6 +1,6 @@
 """What commands print: sentences, JSON, and files that may be standard output.
 
-How much they say beside their results is the user's choice, and the same for all commands.
+How much commands print beside their results is set by `--quiet` and `--verbose`.
 """
 
 import json
@@ -46,7 +46,7 @@ def is_verbose() -> bool:
 
 
 def remark(*sentences: str) -> None:
-    """Print on standard error what was taken for granted, unless the user wants it quiet.
+    """Print assumptions about the input on standard error, unless `--quiet` is given.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def remark(*sentences: str) -> None:
 
 
 def detail(sentence: str) -> None:
-    """Print on standard error what only a user who asked for details wants to know.
+    """Print a detail on standard error if `--verbose` is given.
 
     Parameters
     ----------

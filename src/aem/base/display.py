@@ -1,6 +1,6 @@
 """Progress of long work, on standard error: a bar on a terminal, now and then a line elsewhere.
 
-There is none if the user wants it quiet.
+`--quiet` shows none.
 """
 
 import sys

@@ -59,7 +59,7 @@ class RawTable:
     labels
         names of the columns that were left out as row labels.
     remarks
-        what else was taken for granted, as sentences about the file.
+        what else was assumed, as sentences about the file.
     """
 
     columns: list[pa.ChunkedArray]
@@ -82,7 +82,7 @@ class NamedRows:
     headless
         whether the first line of a text was taken as a row although the columns have names.
     remarks
-        what was taken for granted, each a sentence for the user.
+        what was assumed, each a sentence for the user.
     dtypes
         types of columns of whole numbers, truth values and single precision, by name.
     """

@@ -37,7 +37,7 @@ class FoundRows:
     labels
         the rows' numbers in the source, where they are some of many.
     remarks
-        what was taken for granted of a file, each a sentence for the user.
+        what was assumed about a file, each a sentence for the user.
     """
 
     name: str

@@ -17,11 +17,11 @@ from aem.errors import AemError
 
 # By name, in the order in which they are preferred.
 DELIMITERS = {"comma": ",", "tab": "\t", "semicolon": ";", "pipe": "|", "space": " "}
-OLD = "cp1252"  # in which programs before Unicode wrote, in the west
-HEAD = 2**17  # bytes that tell how a text is written
-# Share of the lines that must have as many fields as most do.
+OLD = "cp1252"  # the usual encoding of text that is not Unicode
+HEAD = 2**17  # bytes from which the layout of a text is found
+# Smallest share of lines with the most frequent number of fields.
 REGULAR = 0.5
-LETTERS = 0.1  # what a field that is no number counts, beside one that is
+LETTERS = 0.1  # weight of a field that is not a number, relative to one that is
 BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF16_LE, "utf-16"),
@@ -29,7 +29,7 @@ BYTE_ORDER_MARKS = (
 )
 CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f]")  # characters that no text has
 DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+([eE][-+]?\d+)?")
-# A comma that may as well separate thousands.
+# A comma that may also separate thousands.
 THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+")
 
 Records = list[list[str]]
@@ -46,7 +46,7 @@ class TextTable:
     names
         the fields of its first line; None where that is a row.
     remarks
-        what was taken for granted, as sentences about the text.
+        what was assumed, as sentences about the text.
     """
 
     columns: list[pa.ChunkedArray]
@@ -277,7 +277,7 @@ def _find_delimiter(text: str, usual: str, *, whole: bool) -> str:
 
 
 def _decimal(rows: Records) -> str:
-    """Tell a decimal comma: numbers have commas that cannot separate thousands, and none a point."""
+    """Return the decimal sign: a comma if some numbers have one that cannot separate thousands."""
     fields = {field.strip() for row in rows for field in row}
     commas = {field for field in fields if DECIMAL_COMMA.fullmatch(field)}
     points = any("." in field and is_number(field) for field in fields)
