@@ -115,7 +115,8 @@ def test_what_sample_draws_score_reads(
     monkeypatch.chdir(tmp_path)
     FILES[name](Path("m.aem"))
     table = load_table("m.aem")
-    assert run(monkeypatch, "sample", "m.aem", "-n", "9", "--seed", "4", "--out", "s.parquet") == 0
+    sample = ("sample", "m.aem", "-n", "9", "--seed", "4", "--out", "s.parquet", "--quiet")
+    assert run(monkeypatch, *sample) == 0
     drawn = pd.read_parquet("s.parquet")
     assert list(drawn.columns) == list(table.columns)
     np.testing.assert_array_equal(drawn.to_numpy(), table.sample(9, 4))
@@ -165,7 +166,7 @@ def test_a_model_that_mixes_its_columns_is_not_explained(
     turned = ENSEMBLES["turned"]().members[1]
     turned.save("m.aem")
     pd.DataFrame(rows_for(turned), columns=list(turned.columns)).to_csv("rows.csv", index=False)
-    assert run(monkeypatch, "score", "m.aem", "rows.csv", "--out", "s.csv") == 0
+    assert run(monkeypatch, "score", "m.aem", "rows.csv", "--out", "s.csv", "-q") == 0
     for command in (["score", "--explain"], ["report"]):
         out = "r.html" if command == ["report"] else "e.csv"
         arguments = [command[0], "m.aem", "rows.csv", *command[1:], "--out", out]

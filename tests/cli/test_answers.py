@@ -1,5 +1,6 @@
 """`aem fit`, `score` and `sample` as a person meets them."""
 
+import gzip
 import io
 import itertools
 import json
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from aem import AEMDensity, TableModel
@@ -88,6 +90,104 @@ def test_standard_input_other_order_and_json(
         )
 
 
+@pytest.mark.parametrize("kind", ["tsv", "semicolons", "gz", "zst", "feather", "npy", "utf-16"])
+def test_every_kind_of_table_on_standard_input(
+    kind: str,
+    folder: Path,
+    wine: pd.DataFrame,
+    fitted: AEMDensity,
+    monkeypatch: pytest.MonkeyPatch,
+    capsysbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    content, text = io.BytesIO(), wine.to_csv(index=False).encode()
+    if kind == "feather":
+        wine.to_feather(content)
+    elif kind == "npy":
+        np.save(content, wine.to_numpy())
+    else:
+        texts = {
+            "tsv": wine.to_csv(index=False, sep="\t").encode(),
+            "semicolons": wine.to_csv(index=False, sep=";", decimal=",").encode(),
+            "gz": gzip.compress(text),
+            "zst": pa.compress(text, "zstd", asbytes=True),
+            "utf-16": text.decode().encode("utf-16"),
+        }
+        content.write(texts[kind])
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content.getvalue())))
+    assert run(monkeypatch, "score", "wine.aem", "-", "--json") == 0
+    rows = json.loads(capsysbinary.readouterr().out)
+    np.testing.assert_array_equal([row["log_density"] for row in rows], fitted.score_samples(wine))
+
+
+@pytest.mark.parametrize("command", ["fit", "score", "evaluate", "report"])
+def test_a_delimiter_may_be_given(
+    command: str,
+    folder: Path,
+    wine: pd.DataFrame,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    wine.to_csv("colons.csv", index=False, sep=":")
+    model = [] if command == "fit" else ["wine.aem"]
+    out = {"fit": "o.aem", "score": "o.csv", "evaluate": "o.json", "report": "o.html"}[command]
+    arguments = [command, *model, "colons.csv", "--out", out]
+    refused(arguments, "give what separates its fields with --delimiter", monkeypatch, capsys)
+    refused([*arguments, "--delimiter", "::"], "'::' is no delimiter", monkeypatch, capsys)
+    assert run(monkeypatch, *arguments, "--delimiter", ":") == 0
+    assert Path(out).exists()
+
+
+@pytest.mark.parametrize("command", ["fit", "score", "evaluate", "report"])
+def test_row_labels_are_told_once_and_left_out(
+    command: str,
+    folder: Path,
+    wine: pd.DataFrame,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    wine.to_csv("labelled.csv")
+    wine.drop(index=3).to_parquet("labelled.parquet")
+    model = [] if command == "fit" else ["wine.aem"]
+    out = {"fit": "o.aem", "score": "o.csv", "evaluate": "o.json", "report": "o.html"}[command]
+    for name, label in (("csv", "without a name"), ("parquet", "'__index_level_0__'")):
+        assert run(monkeypatch, command, *model, f"labelled.{name}", "--out", out) == 0
+        told = f"labelled.{name}: its column {label} was taken for row labels and left out"
+        assert capsys.readouterr().err == f"aem: {told}\n"
+    if command == "fit":
+        assert TableModel.load("o.aem").columns == tuple(COLUMNS)
+        assert run(monkeypatch, "score", "o.aem", "labelled.csv", "--out", "a.csv") == 0
+        assert run(monkeypatch, "score", "o.aem", "wine.csv", "--out", "b.csv") == 0
+        assert Path("a.csv").read_text() == Path("b.csv").read_text()
+
+
+def test_samples_have_the_types_of_the_table(
+    folder: Path,
+    wine: pd.DataFrame,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    hues = (wine["hue"] > 1).rename("red")
+    table = wine.assign(magnesium=wine["magnesium"].astype(int), hue=wine["hue"].astype("float32"))
+    table.join(hues).to_parquet("t.parquet")
+    fit = ("fit", "t.parquet", "--out", "t.aem", "--components", "1", "-q")
+    assert run(monkeypatch, *fit) == 0
+    assert run(monkeypatch, "sample", "t.aem", "-n", "20", "--out", "s.parquet", "-q") == 0
+    drawn = pd.read_parquet("s.parquet")
+    types = ["float64", "int64", "float32", "bool"]
+    assert list(map(str, drawn.dtypes)) == types
+    assert not capsys.readouterr().out
+    assert run(monkeypatch, "sample", "t.aem", "-n", "20", "--json") == 0
+    first = json.loads(capsys.readouterr().out)[0]
+    assert [type(first[name]) for name in drawn] == [float, int, float, bool]
+    # The estimators and the command line draw the same.
+    density = AEMDensity(components=1).fit(table.join(hues))
+    pd.testing.assert_frame_equal(density.sample(20, random_state=0), drawn)
+    density.save("d.aem")
+    assert TableModel.load("d.aem").dtypes == TableModel.load("t.aem").dtypes
+    # What is drawn can be scored again.
+    assert run(monkeypatch, "score", "t.aem", "s.parquet", "--out", "s.csv", "-q") == 0
+
+
 def test_dropped_columns_are_remembered(
     folder: Path, wine: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,7 +236,7 @@ def test_numbers_as_names_are_matched_by_name(
     density = AEMDensity(components=1).fit(years)
     density.save("years.aem")
     years[["2021", "2019", "2020"]].to_csv("years.csv", index=False)
-    assert run(monkeypatch, "score", "years.aem", "years.csv", "--out", "s.csv") == 0
+    assert run(monkeypatch, "score", "years.aem", "years.csv", "--out", "s.csv", "-q") == 0
     np.testing.assert_array_equal(read("s.csv")["log_density"], density.score_samples(years))
     years.set_axis(["2019", "2020", "2022"], axis=1).to_csv("other.csv", index=False)
     refused(["score", "years.aem", "other.csv"], "no column '2021'", monkeypatch, capsys)

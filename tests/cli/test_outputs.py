@@ -105,9 +105,55 @@ def test_outputs_are_tried_before_the_work(
         monkeypatch.setattr(f"aem.cli.{name}", work)
     long = [*arguments[:-1], "a" * 300 + Path(arguments[-1]).suffix]
     refused(long, "File name too long", monkeypatch, capsys)
-    may = os.access
-    monkeypatch.setattr("os.access", lambda path, mode: mode == os.R_OK and may(path, mode))
-    refused(arguments, "you may not write to", monkeypatch, capsys)
+    # Even where an administrator may write there is no writing into this folder of Linux.
+    if Path("/proc/self").exists():
+        below = [*arguments[:-1], f"/proc/new/{arguments[-1]}"]
+        refused(below, "cannot write /proc/new/", monkeypatch, capsys)
+
+    def deny(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tempfile.TemporaryDirectory", deny)
+        refused(arguments, f"Permission denied, in {Path.cwd()}", monkeypatch, capsys)
+    monkeypatch.setattr("pathlib.Path.touch", deny)
+    refused(arguments, f"Permission denied, in {Path.cwd()}", monkeypatch, capsys)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["fit", "wine.csv", "--components", "1", "--out", "new/o.aem"], "the model is {}"),
+        (["score", "wine.aem", "wine.csv", "--out", "new/o.csv"], "Wrote 178 rows to {}"),
+        (["sample", "wine.aem", "-n", "3", "--out", "new/o.parquet"], "Wrote 3 rows to {}"),
+        (
+            ["report", "wine.aem", "wine.csv", "--rows", "5", "--out", "new/o.html"],
+            "The report is {}",
+        ),
+        (
+            ["evaluate", "wine.aem", "wine.csv", "--samples", "0", "--out", "new/o.json"],
+            "The JSON is {}",
+        ),
+    ],
+)
+def test_what_was_written_is_told_in_one_line(
+    arguments: list[str],
+    said: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    expected = said.format(arguments[-1])
+    for again in ("", ", in place of an earlier file"):
+        assert run(monkeypatch, *arguments) == 0
+        (line,) = [line for line in capsys.readouterr().out.splitlines() if expected in line]
+        assert line.endswith(f"{expected}{again}.")
+        assert [path.name for path in Path("new").iterdir()] == [Path(arguments[-1]).name]
+    assert run(monkeypatch, *arguments, "--quiet") == 0
+    captured = capsys.readouterr()
+    assert expected not in captured.out and not captured.err
+    assert run(monkeypatch, *arguments, "--json") == 0
+    json.loads(capsys.readouterr().out)
 
 
 def test_json_has_no_infinities(

@@ -406,3 +406,19 @@ def test_a_transform_of_ones_own_goes_into_a_file(
     x = np.array([[1.5]])
     own = other.score(np.arcsinh(x)).total - 0.5 * np.log1p(x[0, 0] ** 2)
     np.testing.assert_allclose(table.score(x).total, own, rtol=1e-12)
+
+
+def test_types_of_columns_are_kept_and_unknown_ones_ignored(tmp_path: Path) -> None:
+    table, path = table_of(("size", "count")), tmp_path / "m.aem"
+    table.save(path)
+    assert TableModel.load(path).dtypes == {}
+    table.dtypes = {"size": "float32", "count": "int64"}
+    table.save(path)
+    found = TableModel.load(path)
+    assert found.dtypes == found.in_order(("count", "size")).dtypes == table.dtypes
+    tensors, metadata = read_tensors(path, "model")
+    write_tensors(path, tensors, {**metadata, "dtypes": {"size": "date", "count": "int64"}})
+    assert TableModel.load(path).dtypes == {"count": "int64"}
+    write_tensors(path, tensors, {**metadata, "dtypes": "int64"})
+    with pytest.raises(AemError, match="'dtypes' is not a table of keys"):
+        TableModel.load(path)

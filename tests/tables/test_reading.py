@@ -1,12 +1,13 @@
 import bz2
 import gzip
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyarrow import parquet
+from pyarrow import feather, parquet
 
 from aem.errors import AemError
 from aem.tables.reading import read_raw, read_rows
@@ -26,9 +27,10 @@ def test_the_same_table_from_every_kind(tmp_path: Path, table: np.ndarray) -> No
     np.save(tmp_path / "t.npy", table)
     names = ["a", "b", "c"]
     parquet.write_table(pa.table(dict(zip(names, table.T, strict=True))), tmp_path / "t.parquet")
+    feather.write_feather(pa.table(dict(zip(names, table.T, strict=True))), tmp_path / "t.feather")
     write(tmp_path / "t.csv", "a,b,c\n1,20,3.5\n4,50,-6.5\n")
     write(tmp_path / "t.tsv", "a\tb\tc\n1\t20\t3.5\n4\t50\t-6.5\n")
-    for kind in ("npy", "parquet", "csv", "tsv"):
+    for kind in ("npy", "parquet", "feather", "csv", "tsv"):
         np.testing.assert_array_equal(read_rows(tmp_path / f"t.{kind}").values, table)
         np.testing.assert_array_equal(read_rows(tmp_path / f"t.{kind}", wanted=names).values, table)
 
@@ -46,9 +48,45 @@ def test_packed_texts(name: str, pack: Any, tmp_path: Path, table: np.ndarray) -
             read_rows(path)
 
 
+def test_a_file_says_what_it_is_whatever_its_name(tmp_path: Path, table: np.ndarray) -> None:
+    named = pa.table(dict(zip("abc", table.T, strict=True)))
+    path = tmp_path / "t.csv"
+    text = "a,b,c\n1,20,3.5\n4,50,-6.5\n"
+    for content in (gzip.compress(text.encode()), bz2.compress(text.encode())):
+        path.write_bytes(content)
+        np.testing.assert_array_equal(read_rows(path).values, table)
+    for save in (
+        lambda: parquet.write_table(named, path),
+        lambda: feather.write_feather(named, str(path)),
+        lambda: np.save(path.open("wb"), table),
+    ):
+        save()
+        np.testing.assert_array_equal(read_rows(path).values, table)
+    with zipfile.ZipFile(path, "w") as archive:  # as spreadsheets are, too
+        archive.writestr("t.csv", text)
+    with pytest.raises(AemError, match="is a spreadsheet or a zip archive: save the table in it"):
+        read_rows(path)
+
+
+def test_types_are_told_that_are_not_float64(tmp_path: Path) -> None:
+    columns = {
+        "whole": pa.array([1, 2]),
+        "small": pa.array([1, 2], pa.uint8()),
+        "single": pa.array([1.5, 2], pa.float32()),
+        "double": pa.array([1.5, 2]),
+        "truth": pa.array([True, False]),
+    }
+    parquet.write_table(pa.table(columns), tmp_path / "t.parquet")
+    expected = {"whole": "int64", "small": "uint8", "single": "float32", "truth": "bool"}
+    assert read_rows(tmp_path / "t.parquet").dtypes == expected
+    found = read_rows(write(tmp_path / "t.csv", "truth,whole,double\ntrue,1,1.5\nFalse,2,2\n"))
+    assert found.dtypes == {"truth": "bool", "whole": "int64"}
+
+
 def test_columns_are_matched_by_name_and_others_left_out_by_name(tmp_path: Path) -> None:
     path = write(tmp_path / "t.csv", "city,b,a\nRome,20,1\nOslo,50,4\n")
-    for leave_out in ({"drop": ["city"]}, {"ignore": ["city", "town"]}):
+    leaving_out: list[dict[str, Any]] = [{"drop": ["city"]}, {"ignore": ["city", "town"]}]
+    for leave_out in leaving_out:
         found = read_rows(path, wanted=["a", "b"], **leave_out)
         np.testing.assert_array_equal(found.values, [[1, 20], [4, 50]])
     with pytest.raises(AemError, match="has a column 'city' the model was not fitted on"):
@@ -115,7 +153,7 @@ def test_structured_arrays_have_names(tmp_path: Path) -> None:
         ("t.csv", "1.5,2.5,3.5\n1,2,3\n", "3 columns without names, the model has 2"),
         ("t.parquet", "PAR1 but not really", "cannot be read as a parquet table"),
         ("t.npy", "not numpy", "cannot be read as a npy table"),
-        ("t.xlsx", "anything", "none of the kinds"),
+        ("t.xlsx", "anything", "none of the kinds of table aem reads: .csv, .tsv, .txt, .parquet"),
     ],
 )
 def test_trouble_is_told_in_one_sentence(tmp_path: Path, name: str, text: str, said: str) -> None:

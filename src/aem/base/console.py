@@ -1,4 +1,7 @@
-"""What commands print: sentences, JSON, and files that may be standard output."""
+"""What commands print: sentences, JSON, and files that may be standard output.
+
+How much commands print beside their results is set by `--quiet` and `--verbose`.
+"""
 
 import json
 import os
@@ -11,6 +14,60 @@ from aem.base.files import finite, write_atomically
 from aem.errors import AemError
 
 STANDARD = "-"  # the standard streams
+
+_QUIET, _USUAL, _VERBOSE = range(3)
+_verbosity = _USUAL
+
+
+def set_verbosity(*, quiet: bool = False, verbose: bool = False) -> None:
+    """Set how much the program says from now on.
+
+    Parameters
+    ----------
+    quiet
+        nothing but results, warnings and errors.
+    verbose
+        details, too.
+    """
+    global _verbosity
+    if quiet and verbose:
+        raise AemError("--quiet and --verbose exclude each other")
+    _verbosity = _QUIET if quiet else _VERBOSE if verbose else _USUAL
+
+
+def is_quiet() -> bool:
+    """Return whether the user wants nothing but results, warnings and errors."""
+    return _verbosity == _QUIET
+
+
+def is_verbose() -> bool:
+    """Return whether the user wants details."""
+    return _verbosity == _VERBOSE
+
+
+def remark(*sentences: str) -> None:
+    """Print assumptions about the input on standard error, unless `--quiet` is given.
+
+    Parameters
+    ----------
+    sentences
+        text without line ends.
+    """
+    if not is_quiet():
+        for sentence in sentences:
+            print(f"aem: {sentence}", file=sys.stderr)
+
+
+def detail(sentence: str) -> None:
+    """Print a detail on standard error if `--verbose` is given.
+
+    Parameters
+    ----------
+    sentence
+        text without line ends.
+    """
+    if is_verbose():
+        remark(sentence)
 
 
 def write(out: str, content: bytes) -> None:

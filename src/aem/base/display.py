@@ -1,4 +1,7 @@
-"""The progress of long computations on standard error: bars on a terminal, lines elsewhere."""
+"""The progress of long computations on standard error: bars on a terminal, lines elsewhere.
+
+`--quiet` shows none.
+"""
 
 import sys
 import time
@@ -8,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 
+from aem.base.console import is_quiet
 from aem.errors import Interrupted
 
 SECONDS_BETWEEN_LINES = 10.0
@@ -18,7 +22,8 @@ class ProgressDisplay:
 
     def __init__(self) -> None:
         console = Console(stderr=True)
-        self.live = console.is_terminal
+        self.quiet = is_quiet()
+        self.live = console.is_terminal and not self.quiet
         self.bars = RichProgress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -52,7 +57,7 @@ class ProgressDisplay:
         self.bars.update(bar, completed=done, total=total)
         self.reported = now
         self.last = f"{what}: {done:,} of {total:,}"
-        if not self.live and now - self.said > SECONDS_BETWEEN_LINES:
+        if not self.live and not self.quiet and now - self.said > SECONDS_BETWEEN_LINES:
             self.said = now
             left = (now - started) / max(done, 1) * (total - done)
             print(f"{self.last}, about {left:.0f} s left", file=sys.stderr, flush=True)

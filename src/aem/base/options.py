@@ -9,7 +9,19 @@ from aem.base.settings import SEEDS
 
 Model = Annotated[Path, typer.Argument(help="A model file.")]
 Table = Annotated[
-    str, typer.Argument(help="CSV, TSV (compressed or not), Parquet or .npy; - for standard input.")
+    str,
+    typer.Argument(
+        help="CSV, TSV or other text (compressed or not), Parquet, Feather or .npy; - for standard "
+        "input."
+    ),
+]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(
+        help="What separates the fields of a text: a character, or comma, tab, semicolon, pipe, "
+        "space.",
+        show_default="found",
+    ),
 ]
 Drop = Annotated[
     list[str] | None,

@@ -74,7 +74,7 @@ def load(name: str) -> Any:
     name
         name of the command, a key of the table above.
     """
-    from aem.cli.threads import give_threads
+    from aem.cli.common import give_options
 
     module = import_module(COMMANDS[name][0])
     program: typer.Typer
@@ -84,7 +84,7 @@ def load(name: str) -> Any:
         program, function = typer.Typer(add_completion=False), getattr(module, name)
         text, epilog = flowing(function.__doc__ or ""), getattr(module, "EPILOG", None)
         program.command(name, help=text, epilog=epilog)(function)
-    give_threads(program)
+    give_options(program)
     command = typer.main.get_command(program)
     command.name = name
     return command
@@ -92,6 +92,7 @@ def load(name: str) -> Any:
 
 app = typer.Typer(
     cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},  # those of all commands, too
     pretty_exceptions_enable=False,
     help="Autoregressive energy machines: densities that are normalised and know their error.",
 )

@@ -1,6 +1,7 @@
 """`aem evaluate`: the log-likelihood of a table by quadrature, importance sampling and AEM-KDE."""
 
 import math
+import os
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -11,12 +12,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from aem.base.console import as_json_text, say
+from aem.base.console import as_json_text, is_quiet, remark, say
 from aem.base.display import ProgressDisplay
 from aem.base.files import finite, write_json
-from aem.base.options import Device, Drop, Model, seed_option
+from aem.base.options import Delimiter, Device, Drop, Model, seed_option
 from aem.base.provenance import provenance
 from aem.cli.places import check_place, left_out_of, load_any_model
+from aem.cli.streams import IN_PLACE
 from aem.conditionals.normalizer import Quadrature
 from aem.evaluation.kde import KDE
 from aem.evaluation.kde import SAMPLES as KDE_SAMPLES
@@ -31,7 +33,8 @@ def evaluate(
     data: Annotated[
         str,
         typer.Argument(
-            help="CSV, TSV, Parquet or .npy; a task (spirals, …); or a name in `aem data`."
+            help="CSV or other text, Parquet, Feather or .npy; a task (spirals, …); or a name that "
+            "`aem data` lists."
         ),
     ],
     validation: Annotated[
@@ -48,6 +51,7 @@ def evaluate(
         float, typer.Option(help="Largest error of a row's log density, in nats.")
     ] = Quadrature.tolerance,
     drop: Drop = None,
+    delimiter: Delimiter = None,
     rows: Annotated[
         int | None,
         typer.Option(help=f"Rows to draw ({TASK_ROWS:,} of a task) or to take (all of a file)."),
@@ -64,12 +68,14 @@ def evaluate(
     table = load_any_model(model, device)
     density = TableScores.of(table)
     dropped, known = left_out_of(table, drop)
-    found = find_rows(data, table.columns, rows=rows, seed=seed, drop=dropped, ignore=known)
+    how: dict[str, Any] = {"drop": dropped, "ignore": known, "delimiter": delimiter}
+    found = find_rows(data, table.columns, rows=rows, seed=seed, **how)
+    remark(*found.remarks)
     held_out = found.validation
     if validation is not None and kde_samples:
-        held_out = find_rows(
-            validation, table.columns, seed=seed + 1, drop=dropped, ignore=known
-        ).values
+        further = find_rows(validation, table.columns, seed=seed + 1, **how)
+        remark(*further.remarks)
+        held_out = further.values
     truth = None if found.task is None else found.task.log_prob(found.values)
     with ProgressDisplay() as progress:
         result = score(
@@ -92,6 +98,7 @@ def evaluate(
         "tolerance": tolerance,
         **as_record(result, limit),
     }
+    before = out is not None and os.path.exists(out)
     if out is not None:
         write_json(out, record)
     if as_json:
@@ -100,6 +107,8 @@ def evaluate(
         _show(result, f"{model.name} on {found.about}", limit)
         if density.no_kernels and kde_samples:
             say(f"{density.no_kernels}: it has no score here.")
+        if out is not None and not is_quiet():
+            say(f"The JSON is {out}{IN_PLACE if before else ''}.")
 
 
 def as_record(result: SideBySide, limit: float | None = None) -> dict[str, Any]:

@@ -1,18 +1,20 @@
 """`aem fit`: a model of a table, without tuning."""
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from aem.base.console import STANDARD, as_json_text, say
+from aem.base.console import STANDARD, as_json_text, is_quiet, is_verbose, say
 from aem.base.display import ProgressDisplay
-from aem.base.options import Device, Table, seed_option
+from aem.base.names import listed
+from aem.base.options import Delimiter, Device, Table, seed_option
 from aem.base.provenance import provenance
 from aem.base.settings import help_of
 from aem.cli.places import check_place
-from aem.cli.streams import read_input
+from aem.cli.streams import IN_PLACE, read_input
 from aem.errors import AemError
 from aem.model.transforms.normal_scores import NormalScores
 from aem.model.transforms.records import to_records
@@ -20,6 +22,8 @@ from aem.tables.fit.automatic import FitInterrupted, fit_table
 from aem.tables.fit.plan import FEWEST_ROWS_TO_TRAIN
 from aem.tables.fit.settings import FitSettings
 from aem.tables.model import TableModel
+
+MOST_LINES = 8  # columns that get a line each
 
 EPILOG = """
 Examples:
@@ -38,6 +42,7 @@ def fit(
     drop: Annotated[
         list[str] | None, typer.Option(help="A column to leave out; may be given several times.")
     ] = None,
+    delimiter: Delimiter = None,
     components: Annotated[
         int | None,
         typer.Option(help=help_of(FitSettings, "components"), show_default="chosen", min=1),
@@ -64,7 +69,7 @@ def fit(
         raise AemError("a model cannot be written to standard output: give the name of a file")
     check_place(out, data)
     dropped = list(drop or ())
-    rows = read_input(data, drop=dropped)
+    rows = read_input(data, drop=dropped, delimiter=delimiter)
     stopped = None
     with ProgressDisplay() as progress:
         try:
@@ -75,14 +80,14 @@ def fit(
                 seed=seed,
                 device=device,
                 report=progress,
-                quiet=False,
+                quiet=is_quiet(),
             )
         except FitInterrupted as interruption:
             fitted, stopped = interruption.fitted, interruption
     seconds = round(time.monotonic() - started, 2)
     table = fitted.table
     origin = provenance(table.model.config, seed, table.model.device)
-    table.left_out = tuple(dropped)
+    table.left_out, table.dtypes = tuple(dropped), dict(rows.dtypes)
     table.about.update(seconds=seconds, **origin)
     record = {
         "model": str(out),
@@ -93,9 +98,13 @@ def fit(
         "transforms": to_records(table.transform),
         **table.about,
     }
+    before = out.exists()
     lines = [as_json_text(record)] if as_json else sentences(table, out, seconds)
+    if before and not as_json:
+        lines[0] = f"{lines[0].removesuffix('.')}{IN_PLACE}."
     table.save(out)
-    say(*lines)
+    if as_json or not is_quiet():
+        say(*lines)
     if stopped is not None:
         raise stopped
 
@@ -117,16 +126,25 @@ def sentences(table: TableModel, out: Path, seconds: float) -> list[str]:
         f"Fitted {about['rows']:,} rows × {len(table.columns)} columns in {seconds:.1f} s; "
         f"the model is {out}."
     ]
-    lines += [
-        f"Column '{column.column}' is discrete ({column.why}): its densities are the probability "
-        f"of a value divided by its step of {column.step:g}."
-        for column in table.discrete
-    ]
-    lines += [
-        f"Column '{table.columns[part.column]}' is heavy-tailed: the model reads its normal scores."
-        for part in table.transform.parts
-        if isinstance(part, NormalScores)
-    ]
+    if len(table.discrete) <= MOST_LINES or is_verbose():
+        lines += [
+            f"Column '{column.column}' is discrete ({column.why}): its densities are the probability "
+            f"of a value divided by its step of {column.step:g}."
+            for column in table.discrete
+        ]
+    else:
+        lines.append(
+            f"{_columns([column.column for column in table.discrete])} discrete: their densities are "
+            "the probability of a value divided by the column's step; --verbose says more."
+        )
+    scored = [part.column for part in table.transform.parts if isinstance(part, NormalScores)]
+    heavy = [table.columns[place] for place in scored]
+    if len(heavy) <= MOST_LINES or is_verbose():
+        lines += [
+            f"Column '{name}' is heavy-tailed: the model reads its normal scores." for name in heavy
+        ]
+    else:
+        lines.append(f"{_columns(heavy)} heavy-tailed: the model reads their normal scores.")
     lines += [
         f"Column '{name}' follows almost exactly from the columns before it: how narrow a density a "
         "model may have decides its part of a score; consider leaving it out with --drop."
@@ -139,6 +157,10 @@ def sentences(table: TableModel, out: Path, seconds: float) -> list[str]:
     lines.append(_network(about))
     lines.append(f"Next: aem score {out} DATA --explain, or aem sample {out} -n 1000.")
     return lines
+
+
+def _columns(names: Sequence[str]) -> str:
+    return f"{len(names):,} columns ({listed(names)}) are"
 
 
 def _network(about: dict[str, Any]) -> str:

@@ -1,15 +1,19 @@
 """Checks of the files that commands read and write, before the work begins."""
 
 import os
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
 
-from aem.base.console import STANDARD
+from aem.base.console import STANDARD, detail
 from aem.base.devices import choose_device
 from aem.errors import AemError
 from aem.tables.ensemble import TableEnsemble
 from aem.tables.files import load_single, load_table
 from aem.tables.model import TableModel
+
+Table = TypeVar("Table", TableModel, TableEnsemble, TableModel | TableEnsemble)
 
 WRITTEN = (".csv", ".tsv", ".parquet", ".json")
 
@@ -24,7 +28,7 @@ def load_any_model(path: Path, device: str) -> TableModel | TableEnsemble:
     device
         "auto", "cpu" or "cuda".
     """
-    return load_table(_file(path), choose_device(device))
+    return _described(path, load_table(_file(path), choose_device(device)))
 
 
 def load_table_model(path: Path, device: str) -> TableModel:
@@ -37,7 +41,12 @@ def load_table_model(path: Path, device: str) -> TableModel:
     device
         "auto", "cpu" or "cuda".
     """
-    return load_single(_file(path), choose_device(device))
+    return _described(path, load_single(_file(path), choose_device(device)))
+
+
+def _described(path: Path, table: Table) -> Table:
+    detail(f"{path}: a model of {len(table.columns):,} columns")
+    return table
 
 
 def left_out_of(
@@ -87,7 +96,7 @@ def check_output(out: str, *inputs: str | Path) -> None:
 
 
 def check_place(path: Path, *inputs: str | Path) -> None:
-    """Refuse a path that cannot be written, or that is an input file, without writing anything.
+    """Refuse a path that cannot be written, or that is an input file, and leave nothing there.
 
     Parameters
     ----------
@@ -105,9 +114,7 @@ def check_place(path: Path, *inputs: str | Path) -> None:
     above = next(folder for folder in path.absolute().parents if os.path.exists(folder))
     if not above.is_dir():
         raise AemError(f"cannot write {path}: {above} is a file, not a folder")
-    if not os.access(above, os.W_OK | os.X_OK):
-        raise AemError(f"cannot write {path}: {above} is a folder you may not write to")
-    _refuse_impossible_name(path)
+    _rehearse(path, above)
 
 
 def _are_one_file(path: Path, other: str | Path) -> bool:
@@ -119,10 +126,15 @@ def _are_one_file(path: Path, other: str | Path) -> bool:
         return False
 
 
-def _refuse_impossible_name(path: Path) -> None:
+def _rehearse(path: Path, above: Path) -> None:
+    """Write an empty file of this name, and whatever folders it needs, and remove them again.
+
+    Only that tells: permissions promise what a mounted disk may refuse, to an administrator above all.
+    """
     try:
-        path.stat()
-    except FileNotFoundError:
-        pass
+        with tempfile.TemporaryDirectory(dir=above, prefix=".aem-") as folder:
+            trial = Path(folder) / path.absolute().relative_to(above)
+            trial.parent.mkdir(parents=True, exist_ok=True)
+            trial.touch()
     except OSError as error:
-        raise AemError(f"cannot write {path}: {error.strerror}") from error
+        raise AemError(f"cannot write {path}: {error.strerror}, in {above}") from error

@@ -1,15 +1,16 @@
 """`aem report`: one page about a model and a table."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from aem.base.console import STANDARD, as_json_text, say, write
+from aem.base.console import STANDARD, as_json_text, is_quiet, say, write
 from aem.base.display import ProgressDisplay
-from aem.base.options import Device, Drop, Model, Table, seed_option
+from aem.base.options import Delimiter, Device, Drop, Model, Table, seed_option
 from aem.cli.places import check_place, left_out_of, load_table_model
-from aem.cli.streams import read_input
+from aem.cli.streams import IN_PLACE, read_input
 from aem.errors import AemError
 from aem.report import Limits, build, render
 
@@ -35,6 +36,7 @@ def report(
         typer.Option(help="Rows to score exactly, at random.", show_default="chosen", min=2),
     ] = None,
     drop: Drop = None,
+    delimiter: Delimiter = None,
     seed: Annotated[int, seed_option("Seed of the samples and of the choice of rows.")] = 0,
     device: Device = "auto",
     as_json: Annotated[
@@ -51,7 +53,7 @@ def report(
     _check(out, as_json, model, data)
     table = load_table_model(model, device)
     dropped, known = left_out_of(table, drop)
-    found = read_input(data, wanted=table.columns, drop=dropped, ignore=known)
+    found = read_input(data, wanted=table.columns, drop=dropped, ignore=known, delimiter=delimiter)
     name = "standard input" if data == STANDARD else Path(data).name
     limits = Limits.for_table(len(found.values), len(table.columns), rows)
     with ProgressDisplay() as progress:
@@ -65,11 +67,12 @@ def report(
             report=progress,
         )
     metrics = as_json_text({"model": str(model), "data": data, "out": out, **made.metrics})
+    before = out != STANDARD and os.path.exists(out)
     write(out, render(made.record).encode())
     if as_json:
         say(metrics)
-    elif out != STANDARD:
-        say(*made.record["summary"], f"The report is {out}.")
+    elif out != STANDARD and not is_quiet():
+        say(*made.record["summary"], f"The report is {out}{IN_PLACE if before else ''}.")
 
 
 def _check(out: str, as_json: bool, model: Path, data: str) -> None:

@@ -6,6 +6,7 @@ import typer
 
 from aem.base.console import STANDARD, as_json_text, say
 from aem.base.display import ProgressDisplay
+from aem.base.frames import as_dtype
 from aem.base.options import Device, Model, RowsAsJson, TableOut, seed_option
 from aem.cli.places import check_output, load_any_model
 from aem.cli.streams import write_columns
@@ -42,13 +43,16 @@ def sample(
 ) -> None:
     """Draw rows from the density of a model.
 
-    Columns have the names of the table the model was fitted on; discrete ones have their own values.
+    Columns have the names of the table the model was fitted on; discrete ones have their own values,
+    and columns of whole numbers, truth values or single precision their types.
     """
     check_output(out, model)
     table = load_any_model(model, device)
     with ProgressDisplay() as progress:
         rows = table.sample(count, seed, progress, method=method, proposals=proposals)
-    columns = {name: rows[:, d].tolist() for d, name in enumerate(table.columns)}
+    columns = {
+        name: as_dtype(rows[:, d], table.dtypes.get(name)) for d, name in enumerate(table.columns)
+    }
     write_columns(out, columns, as_json=as_json)
     if as_json and out != STANDARD:
         say(as_json_text({"model": str(model), "rows": count, "seed": seed, "out": out}))

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from aem.base.console import STANDARD, as_json_text, say
 from aem.base.display import ProgressDisplay
-from aem.base.options import Device, Drop, Model, RowsAsJson, Table, TableOut
+from aem.base.options import Delimiter, Device, Drop, Model, RowsAsJson, Table, TableOut
 from aem.cli.places import check_output, left_out_of, load_any_model
 from aem.cli.streams import read_input, write_columns
 from aem.errors import AemError
@@ -34,6 +34,7 @@ def score(
     ] = False,
     top: Annotated[int, typer.Option(help="Columns to explain in each row.", min=1)] = 3,
     drop: Drop = None,
+    delimiter: Delimiter = None,
     out: TableOut = STANDARD,
     device: Device = "auto",
     as_json: RowsAsJson = False,
@@ -49,7 +50,7 @@ def score(
     check_output(out, model, data)
     table = load_any_model(model, device)
     dropped, known = left_out_of(table, drop)
-    rows = read_input(data, wanted=table.columns, drop=dropped, ignore=known)
+    rows = read_input(data, wanted=table.columns, drop=dropped, ignore=known, delimiter=delimiter)
     with ProgressDisplay() as progress:
         if explained:
             if not isinstance(table, TableModel):

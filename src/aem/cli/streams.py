@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -12,11 +13,12 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv, parquet
 
-from aem.base.console import STANDARD, write
+from aem.base.console import STANDARD, detail, is_quiet, remark, say, write
 from aem.base.files import finite
-from aem.base.names import listed
 from aem.errors import AemError
 from aem.tables.reading import NamedRows, RawTable, named_rows, read_raw
+
+IN_PLACE = ", in place of an earlier file"
 
 
 def read_input(
@@ -25,6 +27,7 @@ def read_input(
     wanted: Sequence[str] | None = None,
     drop: Sequence[str] = (),
     ignore: Sequence[str] = (),
+    delimiter: str | None = None,
 ) -> NamedRows:
     """Read a table from a file or from standard input, as `aem.tables.reading.read_rows` does.
 
@@ -38,33 +41,34 @@ def read_input(
         columns to leave out, which must be there.
     ignore
         columns to leave out if they are there.
+    delimiter
+        what separates the fields of a text; found without any.
     """
     what = "standard input" if source == STANDARD else source
-    rows = named_rows(_read(source, wanted or ()), what, wanted, drop, ignore)
-    if rows.headless:
-        notice = f"{what} has no header: its first line was taken as a row, its columns as"
-        print(f"aem: {notice} {listed(rows.names)}", file=sys.stderr)
+    raw = _read(source, wanted or (), delimiter)
+    rows = named_rows(raw, what, wanted, drop, ignore)
+    remark(*rows.remarks)
+    count, width = rows.values.shape
+    detail(f"{what}: read {count:,} rows × {width:,} columns")
     return rows
 
 
-def _read(source: str, known: Sequence[str]) -> RawTable:
+def _read(source: str, known: Sequence[str], delimiter: str | None) -> RawTable:
     if source != STANDARD:
-        return read_raw(Path(source), known)
+        return read_raw(Path(source), known, delimiter=delimiter)
     content = sys.stdin.buffer.read()
-    # Parquet and gzip say so in their first bytes; everything else is read as CSV.
-    kinds = {b"PAR1": ".parquet", b"\x1f\x8b": ".csv.gz"}
-    kind = next((k for first, k in kinds.items() if content.startswith(first)), ".csv")
     with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / f"standard input{kind}"
+        # Everything but a text says in its first bytes what it is.
+        copy = Path(folder) / "standard input.csv"
         copy.write_bytes(content)
         try:
-            return read_raw(copy, known)
+            return read_raw(copy, known, delimiter=delimiter)
         except AemError as error:
             raise AemError(str(error).replace(str(copy), "standard input")) from error
 
 
 def write_columns(out: str, columns: Mapping[str, Any], *, as_json: bool = False) -> None:
-    """Write a table, completely or not at all.
+    """Write a table, completely or not at all, and say where.
 
     Parameters
     ----------
@@ -73,10 +77,16 @@ def write_columns(out: str, columns: Mapping[str, Any], *, as_json: bool = False
     columns
         values by name, equally many of each.
     as_json
-        whether standard output gets JSON rather than CSV.
+        whether standard output gets JSON only, rather than CSV or a sentence.
     """
-    kind = Path(out).suffix.lower() if out != STANDARD else ".json" if as_json else ".csv"
-    write(out, _encoded(columns, kind))
+    if out == STANDARD:
+        write(out, _encoded(columns, ".json" if as_json else ".csv"))
+        return
+    before = os.path.exists(out)
+    write(out, _encoded(columns, Path(out).suffix.lower()))
+    if not as_json and not is_quiet():
+        count = len(next(iter(columns.values())))
+        say(f"Wrote {count:,} rows to {out}{IN_PLACE if before else ''}.")
 
 
 def _encoded(columns: Mapping[str, Any], kind: str) -> bytes:

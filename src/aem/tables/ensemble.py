@@ -96,6 +96,7 @@ class TableEnsemble:
         self.members = tuple(members)
         self.about = {} if about is None else about
         self.columns = self.members[0].columns
+        self.dtypes = self.members[0].dtypes
         self.discrete: tuple[Discrete, ...] = self.members[0].discrete
         self.left_out = tuple(sorted({name for member in members for name in member.left_out}))
         if any(member.columns != self.columns for member in self.members):

@@ -23,7 +23,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from aem.base.checks import refuse_extreme
 from aem.base.devices import choose_device
-from aem.base.frames import as_frame, column_labels, empty_frame, frame_columns, is_frame
+from aem.base.frames import (
+    as_frame,
+    as_same_frame,
+    column_labels,
+    empty_frame,
+    frame_columns,
+    frame_dtypes,
+    is_frame,
+)
 from aem.base.names import TableError, unnamed
 from aem.base.settings import SEEDS
 from aem.errors import AemError, Interrupted
@@ -144,6 +152,8 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _take(self, table: TableModel) -> None:
         self.model_ = table
+        if self.frame_ is not None:
+            table.dtypes = frame_dtypes(self.frame_)
         self.discrete_ = [column.column for column in table.discrete]
         determined = table.about["determined"]
         if determined:
@@ -194,7 +204,7 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
 
     @_as_table_errors()
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Any:
-        """Draw rows like those of the fit: a frame if that was one, else an array.
+        """Draw rows like those of the fit: a frame if that was one, with its types, else an array.
 
         Parameters
         ----------
@@ -209,7 +219,7 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
         if self.frame_ is None:
             return rows
         labels = column_labels(self.frame_).values()
-        return as_frame(dict(zip(labels, rows.T, strict=True)), self.frame_)
+        return as_same_frame(dict(zip(labels, rows.T, strict=True)), self.frame_)
 
     @_as_table_errors()
     def explain(self, X: Any, top: int = 3) -> Any:

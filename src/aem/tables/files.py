@@ -15,6 +15,7 @@ from aem.base.files import (
     read_tensors,
     write_tensors,
 )
+from aem.base.frames import NUMPY_NAMES
 from aem.base.names import as_names
 from aem.errors import AemError
 from aem.model.files import NUMBER, OF_A_TABLE, model_entry, read_columns, read_model
@@ -26,6 +27,7 @@ from aem.tables.model import TableModel
 DISCRETE = "discrete"  # the kind of a column whose values are counted
 ENSEMBLE = "ensemble"
 LEFT_OUT = "left_out"  # the key of the columns that took no part in the fit
+DTYPES = "dtypes"  # the key of the types of the columns that are not float64
 
 
 def save_table(table: TableModel, path: str | Path, kind: str = "model", **further: Any) -> None:
@@ -48,6 +50,7 @@ def save_table(table: TableModel, path: str | Path, kind: str = "model", **furth
         **_member(table),
         LEFT_OUT: table.left_out,
         "about": table.about,
+        **({DTYPES: table.dtypes} if table.dtypes else {}),
         **further,
     }
     write_tensors(Path(path), table.model.state_dict(), metadata)
@@ -115,7 +118,9 @@ def _read(
         about = as_mapping(metadata.get("about") or {}, "about")
         left_out = as_names(metadata.get(LEFT_OUT, []), LEFT_OUT)
         if metadata["kind"] != ENSEMBLE:
-            return _read_member(metadata, tensors, entries, left_out, about, device)
+            table = _read_member(metadata, tensors, entries, left_out, about, device)
+            table.dtypes = _read_dtypes(metadata.get(DTYPES) or {})
+            return table
         members = []
         for place, entry in enumerate(metadata["members"]):
             member, own = as_mapping(entry, "members"), part_of_file(tensors, str(place))
@@ -148,6 +153,12 @@ def _read_member(
     transform = from_records(entry["transforms"], len(names))
     model = read_model(entry["model"], tensors, transform.names(names), device)
     return TableModel(model, transform, _read_discrete(entries), about, names, left_out)
+
+
+def _read_dtypes(entry: Any) -> dict[str, str]:
+    """The types that this version knows: columns of others come back as float64."""
+    dtypes = as_mapping(entry, DTYPES)
+    return {name: dtype for name, dtype in dtypes.items() if dtype in NUMPY_NAMES.values()}
 
 
 def _read_discrete(entries: Sequence[dict[str, Any]]) -> list[Discrete]:

@@ -127,6 +127,7 @@ class TableModel:
         self.transform = Chain() if transform is None else transform
         self.columns = model.columns if columns is None else tuple(columns)
         known = {column.column: column for column in discrete}
+        self.dtypes: dict[str, str] = {}  # how samples are typed where they go to a frame or a file
         self.discrete = tuple(known.pop(name) for name in self.columns if name in known)
         if known:
             raise AemError(f"there is no discrete column '{next(iter(known))}'")
@@ -184,6 +185,7 @@ class TableModel:
         transform = Chain((part, *self.transform.parts))
         view = TableModel(self.model, transform, discrete, self.about, names, self.left_out)
         view._origin = self
+        view.dtypes = self.dtypes
         return view
 
     @cached_property

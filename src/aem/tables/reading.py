@@ -1,24 +1,47 @@
-"""Tables from files: CSV, Parquet or .npy, matched to a model's columns by name where possible."""
+"""Tables from files, matched to a model's columns by name where possible."""
 
 import os
 import stat
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyarrow import csv, parquet
+from pyarrow import feather, parquet
 
 from aem.base.checks import check_table
-from aem.base.frames import column_numbers, is_number
+from aem.base.frames import column_numbers, dtypes_of, row_labels
 from aem.base.names import listed, places, unnamed
 from aem.errors import AemError
+from aem.tables.text import (
+    TextTable,
+    are_names,
+    count_from_zero,
+    delimiter_of,
+    read_text,
+)
 
 COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
-TEXTS = (".csv", ".tsv")
-KINDS = (*TEXTS, ".parquet", ".npy", *(text + packed for text in TEXTS for packed in COMPRESSED))
+TEXTS = (".csv", ".tsv", ".txt")
+BINARY = (".parquet", ".feather", ".npy")
+KINDS = (
+    *TEXTS,
+    *BINARY,
+    *(text + packed for text in TEXTS for packed in COMPRESSED),
+)
+# How files begin that say what they are.
+MARKS = {
+    b"PAR1": ".parquet",
+    b"ARROW1": ".feather",
+    b"\x93NUMPY": ".npy",
+    b"PK\x03\x04": ".zip",
+    b"\x1f\x8b": ".csv.gz",
+    b"BZh": ".csv.bz2",
+    b"\x28\xb5\x2f\xfd": ".csv.zst",
+}
+LONGEST_MARK = max(map(len, MARKS))
 
 
 @dataclass(frozen=True)
@@ -33,11 +56,17 @@ class RawTable:
         their names, where the file has any.
     headless
         whether the first line of a text was taken as a row.
+    labels
+        names of the columns that were left out as row labels.
+    remarks
+        what else was assumed, as sentences about the file.
     """
 
     columns: list[pa.ChunkedArray]
     names: list[str] | None
     headless: bool = False
+    labels: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -52,13 +81,17 @@ class NamedRows:
         the rows, float64 [B, D].
     headless
         whether the first line of a text was taken as a row although the columns have names.
+    remarks
+        what was assumed, each a sentence for the user.
+    dtypes
+        types of columns of whole numbers, truth values and single precision, by name.
     """
 
     names: tuple[str, ...]
     values: NDArray[np.float64]
-    headless: bool = (
-        False  # the first line of a text was taken as a row, and its columns have names
-    )
+    headless: bool = False
+    remarks: tuple[str, ...] = ()
+    dtypes: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_rows(
@@ -67,6 +100,7 @@ def read_rows(
     wanted: Sequence[str] | None = None,
     drop: Sequence[str] = (),
     ignore: Sequence[str] = (),
+    delimiter: str | None = None,
 ) -> NamedRows:
     """Read a table of finite numbers from a file.
 
@@ -75,15 +109,18 @@ def read_rows(
     Parameters
     ----------
     path
-        a CSV, TSV (also compressed), Parquet or .npy file.
+        a CSV, TSV or other delimited text (also compressed), a Parquet, Feather or .npy file.
     wanted
         the columns of a model, matched by name and given in their order; without any, all columns.
     drop
         columns to leave out, which must be there.
     ignore
         columns to leave out if they are there.
+    delimiter
+        what separates the fields of a text, as a character or by its name; found without any.
     """
-    return named_rows(read_raw(Path(path), wanted or ()), str(path), wanted, drop, ignore)
+    raw = read_raw(Path(path), wanted or (), delimiter=delimiter)
+    return named_rows(raw, str(path), wanted, drop, ignore)
 
 
 def named_rows(
@@ -109,6 +146,9 @@ def named_rows(
         raise AemError(f"{what} has no columns{' left' if drop else ''}")
     columns = raw.columns
     names = tuple(raw.names or wanted or unnamed(len(columns)))
+    if "" in names and "" not in (wanted or ()) and not _go_by_place(wanted or (), len(names)):
+        after = f"after '{names[names.index('') - 1]}' " if names[0] else ""
+        raise AemError(f"the column {after}of {what} has no name: give it one")
     if len(names) != len(columns):
         raise AemError(
             f"{what} has {len(columns)} columns without names, the model has {len(names)}"
@@ -122,7 +162,25 @@ def named_rows(
     numbers = column_numbers(found, what, "leave such columns out with --drop")
     values = check_table(numbers, what=f"data in {what}", columns=names)
     headless = raw.headless and list(wanted or ()) != unnamed(len(names))
-    return NamedRows(names, values, headless)
+    remarks = _remarks(raw, names, what, headless=headless)
+    return NamedRows(names, values, headless, remarks, dtypes_of(found))
+
+
+def _go_by_place(known: Sequence[str], columns: int) -> bool:
+    """Return whether a model knows no names, and as many columns as there are."""
+    return len(known) == columns and list(known) == unnamed(columns)
+
+
+def _remarks(raw: RawTable, names: Sequence[str], what: str, *, headless: bool) -> tuple[str, ...]:
+    remarks = list(raw.remarks)
+    if headless:
+        taken = f"its first line was taken as a row, its columns as {listed(names)}"
+        remarks.append(f"there is no header, so {taken}")
+    if raw.labels:
+        which = ", ".join(f"'{name}'" if name else "without a name" for name in raw.labels)
+        columns = "column {} was" if len(raw.labels) == 1 else "columns {} were"
+        remarks.append(f"its {columns.format(which)} taken for row labels and left out")
+    return tuple(f"{what}: {remark}" for remark in remarks)
 
 
 def kind_of(path: str | Path) -> str:
@@ -153,34 +211,66 @@ def _check_readable(path: Path) -> None:
         raise AemError(f"{path} is a file you may not read")
 
 
-def read_raw(path: Path, known: Sequence[str] = ()) -> RawTable:
+def read_raw(path: Path, known: Sequence[str] = (), *, delimiter: str | None = None) -> RawTable:
     """Read what a file holds, whatever it is, or say in one sentence why it cannot be read.
 
-    A first line of numbers is a row, unless it has names of columns that are known.
+    Row labels are left out. A first line of numbers is a row, unless it has names of columns that
+    are known.
 
     Parameters
     ----------
     path
-        a file of one of the `KINDS`.
+        a file of one of the `KINDS`; some say in their first bytes what they are, whatever their name.
     known
         names of the columns of a model.
+    delimiter
+        what separates the fields of a text, as a character or by its name; found without any.
     """
+    delimiter = None if delimiter is None else delimiter_of(delimiter)
     kind = kind_of(path)
     if kind not in KINDS:
-        raise AemError(f"{path} is none of the kinds of table aem reads: {', '.join(KINDS)}")
+        raise AemError(
+            f"{path} is none of the kinds of table aem reads: {', '.join((*TEXTS, *BINARY))}; texts "
+            f"may be compressed ({', '.join(COMPRESSED)})"
+        )
     _check_readable(path)
     if path.stat().st_size == 0:
         raise AemError(f"{path} is empty")
+    with path.open("rb") as file:
+        marked = kind_of_content(file.read(LONGEST_MARK)) or kind
+    if _packing(marked) is None or _packing(marked) != _packing(kind):
+        kind = marked
     try:
         if kind == ".npy":
             return _from_numpy(path)
         if kind == ".parquet":
-            table = parquet.ParquetFile(path).read()
-            return RawTable(list(table.columns), list(table.column_names))
-        return _from_csv(path, "\t" if kind.startswith(".tsv") else ",", known)
+            return _from_arrow(parquet.ParquetFile(path).read(), known)
+        if kind == ".feather":
+            return _from_arrow(feather.read_table(path), known)
+        usual = "\t" if kind.startswith(".tsv") else ","
+        if kind == ".zip":
+            raise AemError(f"{path} is a spreadsheet or a zip archive: save the table in it as CSV")
+        return _from_text(read_text(path, _packing(kind), delimiter, usual, known), known)
     except (pa.ArrowException, OSError, ValueError, EOFError) as error:
+        if isinstance(error, AemError):
+            raise
         reason = str(error).strip().splitlines()[0] if str(error).strip() else "it is damaged"
         raise AemError(f"{path} cannot be read as a {kind[1:]} table: {reason}") from error
+
+
+def kind_of_content(first: bytes) -> str | None:
+    """Return the kind of table that the first bytes of a file say it is, or None.
+
+    Parameters
+    ----------
+    first
+        as many bytes as `LONGEST_MARK`, if there are so many.
+    """
+    return next((kind for mark, kind in MARKS.items() if first.startswith(mark)), None)
+
+
+def _packing(kind: str) -> str | None:
+    return next((how for end, how in COMPRESSED.items() if kind.endswith(end)), None)
 
 
 def _from_numpy(path: Path) -> RawTable:
@@ -196,41 +286,40 @@ def _from_numpy(path: Path) -> RawTable:
     return RawTable([pa.chunked_array([np.ascontiguousarray(c)]) for c in wide.T], None)
 
 
-def _from_csv(path: Path, delimiter: str, known: Sequence[str]) -> RawTable:
-    parse = csv.ParseOptions(delimiter=delimiter)
-    packing = COMPRESSED.get(path.suffix.lower())
-    with (
-        pa.input_stream(str(path), compression=packing) as stream,
-        csv.open_csv(stream, parse_options=parse) as reader,
-    ):
-        first = list(reader.schema.names)
-    named = not all(map(is_number, first)) or _are_names(first, known)
-    # "0,1,2" is how a data frame without names is written: a header, but no names.
-    headless = not named and first != [str(i) for i in range(len(first))]
-    options = csv.ReadOptions(autogenerate_column_names=headless)
-    with pa.input_stream(str(path), compression=packing) as stream:
-        columns = csv.read_csv(stream, read_options=options, parse_options=parse).columns
-    if headless:
-        _refuse_doubtful(first, columns, path)
-    return RawTable(list(columns), first if named else None, headless)
+def _from_arrow(table: pa.Table, known: Sequence[str]) -> RawTable:
+    """What pandas wrote says which of its columns are row labels."""
+    written = (table.schema.pandas_metadata or {}).get("index_columns", ())
+    index = [name for name in written if isinstance(name, str)]
+    return _without_labels(RawTable(list(table.columns), list(table.column_names)), known, index)
 
 
-def _are_names(numbers: Sequence[str], known: Sequence[str]) -> bool:
-    """Return whether some of the numbers are known as names and none stands there twice."""
-    return len(set(numbers)) == len(numbers) and not set(numbers).isdisjoint(known)
+def _from_text(text: TextTable, known: Sequence[str]) -> RawTable:
+    headless = text.names is None
+    raw = RawTable(text.columns, text.names, headless, remarks=text.remarks)
+    raw = _without_labels(raw, known)
+    if raw.names and count_from_zero(raw.names) and not are_names(raw.names, known):
+        return replace(raw, names=None)
+    return raw
 
 
-def _refuse_doubtful(first: Sequence[str], columns: list[pa.ChunkedArray], path: Path) -> None:
-    """Refuse a first line that counts, as years do, above rows with fractions: it is hardly a row."""
-    if len(first) < 3 or not all(map(str.isdecimal, first)):
-        return
-    start, end = int(first[0]), int(first[-1])
-    counts = list(map(int, first)) == list(range(start, start + len(first)))
-    if counts and any(pa.types.is_floating(column.type) for column in columns):
-        raise AemError(
-            f"the first line of {path} counts from {start} to {end} and may be a header or a row: "
-            f"write names with a letter (y{start}), or numbers with a point ({start}.0)"
-        )
+def _without_labels(raw: RawTable, known: Sequence[str], index: Sequence[str] = ()) -> RawTable:
+    """Leave row labels out, and columns of a text that have neither name nor values."""
+    if raw.names is None or _go_by_place(known, len(raw.columns)):
+        return raw
+    labels = row_labels(raw.names, raw.columns, index)
+    empty = [
+        place
+        for place, (name, column) in enumerate(zip(raw.names, raw.columns, strict=True))
+        if not name and column.null_count == len(column)
+    ]
+    out = {place for place in (*labels, *empty) if raw.names[place] not in known}
+    kept = [place for place in range(len(raw.names)) if place not in out]
+    return replace(
+        raw,
+        columns=[raw.columns[place] for place in kept],
+        names=[raw.names[place] for place in kept],
+        labels=tuple(raw.names[place] for place in labels if place in out),
+    )
 
 
 def _without(raw: RawTable, drop: Sequence[str], ignore: Sequence[str], what: str) -> RawTable:
@@ -238,9 +327,9 @@ def _without(raw: RawTable, drop: Sequence[str], ignore: Sequence[str], what: st
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise AemError(f"{what} has more than one column {listed(twice)}")
-    unknown = [name for name in drop if name not in names]
+    unknown = [name for name in drop if name not in names and name not in raw.labels]
     if unknown:
         raise AemError(f"{what} has no column {listed(unknown)} to drop")
     kept = [(n, c) for n, c in zip(names, raw.columns, strict=True) if n not in {*drop, *ignore}]
     kept_names = [n for n, _ in kept] if raw.names else None
-    return RawTable([c for _, c in kept], kept_names, raw.headless)
+    return replace(raw, columns=[c for _, c in kept], names=kept_names)

@@ -36,6 +36,8 @@ class FoundRows:
         the task in the plane, whose density is known.
     labels
         the rows' numbers in the source, where they are some of many.
+    remarks
+        what was assumed about a file, each a sentence for the user.
     """
 
     name: str
@@ -44,6 +46,7 @@ class FoundRows:
     validation: NDArray[np.float64] | None = None
     task: PlaneTask | None = None
     labels: NDArray[np.int64] | None = None
+    remarks: tuple[str, ...] = ()
 
 
 def find_rows(
@@ -54,6 +57,7 @@ def find_rows(
     seed: int = 0,
     drop: Sequence[str] = (),
     ignore: Sequence[str] = (),
+    delimiter: str | None = None,
 ) -> FoundRows:
     """Find the rows that `source` names.
 
@@ -67,8 +71,8 @@ def find_rows(
         how many to draw, or to take at random.
     seed
         seed of all random numbers.
-    drop, ignore
-        columns of a file to leave out, as in `aem.tables.reading.read_rows`.
+    drop, ignore, delimiter
+        how a file is read, as in `aem.tables.reading.read_rows`.
     """
     if rows is not None and rows < 1:
         raise AemError(f"the number of rows must be positive, not {rows}")
@@ -85,9 +89,11 @@ def find_rows(
     if kind_of(source) not in KINDS and not os.path.exists(source):
         known = ", ".join((*PLANE_TASKS, *(info.name for info in registry.datasets())))
         raise AemError(f"'{source}' is neither a file nor one of the names {known}")
-    found = read_rows(source, wanted=columns, drop=drop, ignore=ignore)
+    found = read_rows(source, wanted=columns, drop=drop, ignore=ignore, delimiter=delimiter)
     values, taken, labels = _some(found.values, rows, seed)
-    return FoundRows(Path(source).stem, f"{source}{taken}", values, labels=labels)
+    return FoundRows(
+        Path(source).stem, f"{source}{taken}", values, labels=labels, remarks=found.remarks
+    )
 
 
 def _drawn(name: str, columns: Sequence[str], rows: int, seed: int) -> FoundRows:
