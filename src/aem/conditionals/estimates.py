@@ -10,7 +10,10 @@ node in its own stratum. Then again each set holds one point per stratum, one of
 the posterior over which is w / Σ w: the same exactness with less variance. (Adding it as an extra
 node would not be: the set then betrays which stratum has two.)
 
-Nothing here sends a gradient into the proposal: nodes and log q are constants (paper, section 3.2).
+Neither sends a gradient into the proposal: nodes and log q are constants (paper, section 3.2).
+
+`log_prob_by_importance` is the importance-sampling estimate with all gradients, for users who need the
+gradient of log p itself.
 """
 
 import math
@@ -85,6 +88,31 @@ def log_prob_estimate(
     log_w_nodes = log_w if estimator == "ranking" else log_w[..., 1:]
     log_z = log_w_nodes.logsumexp(-1) - math.log(log_w_nodes.shape[-1])
     return log_w_data + log_q.detach() - log_z, log_q, log_z
+
+
+def log_prob_by_importance(
+    conditionals: Conditionals, x: Float[Tensor, "*B"], *, nodes: int
+) -> Float[Tensor, "*B"]:
+    """Estimate the log density of data, differentiably in the data and in all parameters.
+
+    The nodes are constants. What the proposal's parameters change of Ẑ is counted by the ratio of the
+    proposal to itself, which is one and has a gradient.
+
+    Parameters
+    ----------
+    conditionals
+        the conditionals of the rows.
+    x
+        the standardised value of each row in each column.
+    nodes
+        S, the number of stratified nodes of each conditional.
+    """
+    constant = conditionals.proposal.changed(Tensor.detach)
+    y = constant.transport(stratified_uniforms(constant.batch, nodes))
+    log_q = constant.log_prob(y)
+    level = conditionals.log_unnormalized(torch.cat((x[..., None], y), -1))
+    log_z = (level[..., 1:] - log_q).logsumexp(-1) - math.log(nodes)
+    return level[..., 0] - log_z
 
 
 def log_z_estimate(conditionals: Conditionals, *, nodes: int) -> Float[Tensor, "*B"]:
