@@ -20,7 +20,7 @@ from aem.model.distribution import AEMDistribution
 from aem.model.transforms.affine import Affine
 from aem.model.transforms.whitening import Whitening, regressions
 from aem.nn.energy import EnergyNetwork
-from aem.nn.features import REACH, FourierFeatures, choose_frequencies
+from aem.nn.features import REACH, FourierFeatures, choose_frequencies, default_frequencies
 from aem.nn.incremental import incremental
 from aem.nn.made import MADE
 from aem.nn.resmade import ResMADE
@@ -48,7 +48,8 @@ class AEM(nn.Module):
     context_scale
         what each column of a context is then divided by; one without any.
     frequencies
-        Fourier frequencies of each column, per unit of z; zero without any, as before loading.
+        Fourier frequencies of each column, per unit of z; without any those that a few hundred rows
+        of a smooth column support.
     columns
         names of the columns; x1, x2 and so on without any.
 
@@ -108,7 +109,8 @@ class AEM(nn.Module):
         self.register_buffer("origins", lattice[:, 0], persistent=False)
         self.register_buffer("steps", lattice[:, 1], persistent=False)
         if frequencies is None:
-            frequencies = torch.zeros(d, config.frequencies)
+            ladder = torch.from_numpy(default_frequencies(config.frequencies))
+            frequencies = ladder.float().repeat(d, 1)
         self.embedding = FourierFeatures(frequencies)
         self.head = head_class(config.proposal).from_config(
             config, standardisation.shift, standardisation.scale
@@ -337,20 +339,24 @@ class AEM(nn.Module):
         """
         return ConditionalSequence(self, rows, context)
 
-    def forward(self, context: Float[Tensor, "*B Q"] | None = None) -> AEMDistribution:
+    def forward(
+        self, context: Tensor | ArrayLike | None = None, *, validate_args: bool | None = None
+    ) -> AEMDistribution:
         """Return the distribution p(x), or p(x | context) for each row of the context.
 
         Parameters
         ----------
         context
             one context [Q] or rows of them [*B, Q], in their own units; None for a model without.
+        validate_args
+            accepted as by distributions of PyTorch; arguments are always checked.
 
         Returns
         -------
         AEMDistribution
             a `torch.distributions.Distribution` of batch shape `*B` and event shape (D,).
         """
-        return AEMDistribution(self, context)
+        return AEMDistribution(self, context, validate_args=validate_args)
 
     @property
     def flat(self) -> bool:
