@@ -1,7 +1,6 @@
 """Gradients of exact log densities and of draws, held against central differences in float64."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,44 +18,13 @@ from aem.model.transforms.base import Chain, TableTransform
 from aem.model.transforms.normal_scores import NormalScores
 from aem.model.transforms.offset import Offset
 from aem.model.transforms.permutation import Permutation
-from aem.model.transforms.whitening import Whitening
+from tests.support.every import MODELS, context_of, model_of
 from tests.support.rough import rough_model, rows_of
 
 FINE = 1e-9  # nats, where a gradient is asked for; differences are taken at a tenth of it
 STEP = 1e-5
 RELATIVE = 1e-5
 Function = Callable[[Tensor], Tensor]
-
-MODELS: dict[str, dict[str, Any]] = {
-    "relative": {},
-    "literal": {"energy": "literal"},
-    "uniform": {"proposal": "uniform"},
-    "literal uniform": {"energy": "literal", "proposal": "uniform"},
-    "student_t": {"proposal": "student_t"},
-    "laplace": {"proposal": "laplace"},
-    "anchored": {"proposal": "anchored"},
-    "whitened": {"whiten": True},
-    "transformer": {"network": "transformer"},
-    "made, tanh": {"network": "made", "activation": "elu", "energy_activation": "tanh"},
-    "bare past": {"fourier_past": False},
-}
-
-
-def model_of(name: str, features: int = 2, context: int = 0) -> AEM:
-    """A random model with Fourier features of moderate frequency; a whitened one mixes its columns."""
-    settings = {"energy": "relative", **MODELS[name]}
-    model = rough_model(features=features, context=context, size=1.0, top=6.0, **settings)
-    if name == "whitened":
-        slopes = torch.tril(torch.full((features, features), 0.4), -1)
-        own = model.standardisation
-        model.standardisation = Whitening(own.shift, own.scale, slopes)
-    return model
-
-
-def context_of(model: AEM, rows: int) -> Tensor | None:
-    size = model.config.context_features
-    seeded = torch.Generator().manual_seed(5)
-    return torch.randn(rows, size, dtype=torch.float64, generator=seeded) if size else None
 
 
 def directional(function: Function, x: Tensor, along: Tensor) -> Tensor:

@@ -29,6 +29,7 @@ from aem.conditionals.proposals.base import stratified_uniforms
 from aem.nn.kernels import applied, fuses_ranking
 
 Estimator = Literal["importance", "ranking"]
+LOW = -3.0  # log Z of a conditional below which training lifts it
 
 
 def log_prob_estimate(
@@ -88,6 +89,21 @@ def log_prob_estimate(
     log_w_nodes = log_w if estimator == "ranking" else log_w[..., 1:]
     log_z = log_w_nodes.logsumexp(-1) - math.log(log_w_nodes.shape[-1])
     return log_w_data + log_q.detach() - log_z, log_q, log_z
+
+
+def level_penalty(log_z: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
+    """Return a penalty on log normalisers below `LOW`; above, there is none.
+
+    A number added to all energies of a conditional changes no density, so nothing else keeps a
+    relative energy from drifting until its normaliser is tiny: sums would cancel and draws be
+    rejected.
+
+    Parameters
+    ----------
+    log_z
+        estimates of log normalisers of relative energies.
+    """
+    return (LOW - log_z).relu().square()
 
 
 def log_prob_by_importance(

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from aem.base.checks import as_named_columns, check_table
 from aem.base.names import unnamed
 from aem.conditionals.batch import Conditionals
+from aem.conditionals.estimates import level_penalty, log_prob_estimate
 from aem.conditionals.proposals.base import head_class
-from aem.config import ModelConfig
+from aem.config import ModelConfig, TrainConfig
 from aem.errors import AemError
 from aem.model.distribution import AEMDistribution
 from aem.model.transforms.affine import Affine
@@ -26,6 +27,11 @@ from aem.nn.made import MADE
 from aem.nn.resmade import ResMADE
 from aem.nn.transformer import CausalTransformer
 
+REDUCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "mean": torch.mean,
+    "sum": torch.sum,
+    "none": lambda each: each,
+}
 FLAT = -40.0  # f of a relative energy that takes nothing from the proposal
 
 
@@ -35,7 +41,8 @@ class AEM(nn.Module):
     Called, with a context or without, it gives an `AEMDistribution`. Networks see standardised or
     whitened columns z, or columns as they are: `standardisation` is the map. It is part of the
     model, and so are the means and deviations of a context. `for_data` builds a model for training
-    rows, `aem.fit` trains it and `aem.save_model` saves it.
+    rows, `aem.fit` trains it and `aem.save_model` saves it. A loop of one's own minimises `loss`: in
+    training mode `log_prob` is a random estimate that is no loss, in evaluation mode it is exact.
 
     Parameters
     ----------
@@ -357,6 +364,62 @@ class AEM(nn.Module):
             a `torch.distributions.Distribution` of batch shape `*B` and event shape (D,).
         """
         return AEMDistribution(self, context, validate_args=validate_args)
+
+    def loss(
+        self,
+        x: Tensor | ArrayLike,
+        context: Tensor | ArrayLike | None = None,
+        *,
+        reduction: str = "mean",
+        config: TrainConfig | None = None,
+    ) -> Float[Tensor, "*B"]:
+        """Return what training minimises: −(log p̂ + log q) of rows, in nats and their own units.
+
+        log p̂ is an estimate with random nodes that trains the energies, and log q trains the
+        proposals; minimising −log p alone would not. `fit` minimises the same. There are gradients
+        in the parameters and in a context, and none in the rows.
+
+        Parameters
+        ----------
+        x
+            rows [*B, D] in the units of the data.
+        context
+            the context of each row [*B, Q], in its own units, where the model has one.
+        reduction
+            "mean" or "sum" over the rows, or "none" for one number per row.
+        config
+            decides nodes, estimator and the penalty on small normalisers; the defaults of
+            `TrainConfig` without it.
+
+        Examples
+        --------
+        >>> import torch
+        >>> from aem import AEM, ModelConfig
+        >>> model = AEM(ModelConfig(features=2)).train()
+        >>> model.loss(torch.zeros(5, 2), reduction="none").shape
+        torch.Size([5])
+        """
+        if reduction not in REDUCTIONS:
+            raise AemError(f"unknown reduction '{reduction}'; known: {', '.join(REDUCTIONS)}")
+        config = config or TrainConfig()
+        rows, own, shape = self(context).rows_and_contexts(x)
+        if rows.requires_grad:
+            raise AemError(
+                "the loss has no gradient in the rows: detach them, or differentiate log_prob"
+            )
+        z = self.standardise(rows)
+        conditionals = self.conditionals(z, self.standardise_context(own))
+        log_p, log_q, log_z = log_prob_estimate(
+            conditionals,
+            z,
+            nodes=config.nodes,
+            estimator=config.estimator,
+            stratified=config.stratified,
+        )
+        terms = -(log_p + log_q) - 2 * self.standardisation.log_slope
+        if config.levelling and conditionals.form == "relative":
+            terms = terms + config.levelling * level_penalty(log_z)
+        return REDUCTIONS[reduction](terms.sum(-1).reshape(shape))
 
     @property
     def flat(self) -> bool:

@@ -134,8 +134,23 @@ class AEMDistribution(Distribution):
             copied = self._copied = kept, self.model.in_double()
         return copied[1]
 
-    def _rows(self, x: Tensor | ArrayLike) -> tuple[Tensor, Tensor | None, torch.Size]:
-        """Rows and their contexts as [N, D] and [N, Q], and the batch shape to give back."""
+    def rows_and_contexts(self, x: Tensor | ArrayLike) -> tuple[Tensor, Tensor | None, torch.Size]:
+        """Return rows [N, D] and their contexts [N, Q], checked and brought to one shape.
+
+        Parameters
+        ----------
+        x
+            rows [*B, D] in the units of the data.
+
+        Returns
+        -------
+        rows : tensor [N, D]
+            the rows, one after the other.
+        context : tensor [N, Q] or None
+            the context of each.
+        shape : torch.Size
+            the batch shape that results are to have.
+        """
         features = self.model.config.features
         x = as_rows(x, "data", self.model)
         if x.ndim == 0 or x.shape[-1] != features:
@@ -168,7 +183,7 @@ class AEMDistribution(Distribution):
             rows [*B, D] in the units of the data; their shape is broadcast with that of the context.
         """
         if self.model.training:
-            rows, context, shape = self._rows(value)
+            rows, context, shape = self.rows_and_contexts(value)
             model = self.model
             z = model.standardise(rows)
             conditionals = model.conditionals(z, model.standardise_context(context))
@@ -230,7 +245,7 @@ class AEMDistribution(Distribution):
         error : tensor [*B]
             its estimated error, in nats.
         """
-        rows, context, shape = self._rows(value)
+        rows, context, shape = self.rows_and_contexts(value)
         settings, dtype = with_tolerance(Quadrature(), tolerance), self._precision(rows)
         if transforming() or _recorded(rows, context):
             log_prob, error = self._differentiable(rows, context, settings)
@@ -266,7 +281,7 @@ class AEMDistribution(Distribution):
         settings
             tolerance, nodes and memory; the defaults of `Quadrature` without any.
         """
-        rows, context, _ = self._rows(value)
+        rows, context, _ = self.rows_and_contexts(value)
         return score(self._double, rows, context, settings or Quadrature())
 
     @torch.no_grad()
@@ -290,7 +305,7 @@ class AEMDistribution(Distribution):
         >>> third.mean().shape, third.quantile(torch.tensor([0.05, 0.95])).shape
         (torch.Size([5]), torch.Size([5, 2]))
         """
-        rows, context, shape = self._rows(value)
+        rows, context, shape = self.rows_and_contexts(value)
         model = self._double
         z = model.standardise(rows.double())
         context = model.standardise_context(None if context is None else context.double())
@@ -323,7 +338,7 @@ class AEMDistribution(Distribution):
         value
             rows in the units of the data.
         """
-        rows, context, shape = self._rows(value)
+        rows, context, shape = self.rows_and_contexts(value)
         u = sampling.pit(self._double, rows.double(), self._doubled(context), Quadrature())
         return u.reshape(shape + self.event_shape).to(self._precision(rows))
 
@@ -336,7 +351,7 @@ class AEMDistribution(Distribution):
         value
             the values u of the conditional CDFs, D per row.
         """
-        u, context, shape = self._rows(value)
+        u, context, shape = self.rows_and_contexts(value)
         if not bool(((u >= 0) & (u <= 1)).all()):
             raise AemError("icdf needs probabilities between 0 and 1")
         model = self._double

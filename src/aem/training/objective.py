@@ -7,15 +7,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from aem.conditionals.estimates import log_prob_estimate
+from aem.conditionals.estimates import level_penalty, log_prob_estimate
 from aem.config import TrainConfig
 from aem.model.aem import AEM
 from aem.training.optimizer import Descent
 from aem.training.schedule import averaging_decay, cosine
 from aem.training.shards import differentiate
 from aem.training.steps import EagerStep
-
-LOW = -3.0  # log Z of a conditional below which `levelling` lifts it
 
 
 class Phase(Enum):
@@ -37,11 +35,7 @@ def objective(
     """Mean of −(log p̂ + log q) over the batch (paper, equation 7); −log q alone in warm-up.
 
     In the rising phase log p̂ counts with its `share`. A proposal without parameters has
-    nothing to warm up.
-
-    A number added to all energies of a conditional changes no density, so nothing else keeps a
-    relative energy from drifting until its normaliser is tiny: sums would cancel and draws be
-    rejected. A penalty on log Ẑ below `LOW` lifts it; above, there is none.
+    nothing to warm up. `AEM.loss` is the same for rows in the units of the data.
     """
     conditionals = model.conditionals(z, context)
     if phase is Phase.PROPOSAL and model.head.size:
@@ -58,7 +52,7 @@ def objective(
         log_p = share * log_p
     loss = (log_p + log_q).sum() / -len(z)
     if config.levelling and conditionals.form == "relative":
-        loss = loss + config.levelling * (LOW - log_z).relu().square().sum() / len(z)
+        loss = loss + config.levelling * level_penalty(log_z).sum() / len(z)
     return loss
 
 
