@@ -108,7 +108,7 @@ class AEMDistribution(Distribution):
         new: AEMDistribution = self._get_checked_instance(  # type: ignore[no-untyped-call]
             AEMDistribution, _instance
         )
-        new.model = self.model
+        new.model, new._copied = self.model, self._copied
         new.context = self.context
         if self.context is not None:
             new.context = self.context.expand(*shape, self.context.shape[-1])
