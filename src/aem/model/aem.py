@@ -41,8 +41,8 @@ class AEM(nn.Module):
     Called, with a context or without, it gives an `AEMDistribution`. Networks see standardised or
     whitened columns z, or columns as they are: `standardisation` is the map. It is part of the
     model, and so are the means and deviations of a context. `for_data` builds a model for training
-    rows, `aem.fit` trains it and `aem.save_model` saves it. A loop of one's own minimises `loss`: in
-    training mode `log_prob` is a random estimate that is no loss, in evaluation mode it is exact.
+    rows, `aem.fit` trains it and `aem.save_model` saves it. A loop of one's own minimises `loss`. Log
+    densities are exact in evaluation mode; in training mode `log_prob` is a random estimate.
 
     Parameters
     ----------
@@ -375,9 +375,9 @@ class AEM(nn.Module):
     ) -> Float[Tensor, "*B"]:
         """Return what training minimises: −(log p̂ + log q) of rows, in nats and their own units.
 
-        log p̂ is an estimate with random nodes that trains the energies, and log q trains the
-        proposals; minimising −log p alone would not. `fit` minimises the same. There are gradients
-        in the parameters and in a context, and none in the rows.
+        log p̂, an estimate with random nodes, trains the energies, and log q the proposals, which make
+        the nodes. `fit` minimises the same. There are gradients in the parameters and in a context,
+        and none in the rows.
 
         Parameters
         ----------

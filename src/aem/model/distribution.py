@@ -174,8 +174,8 @@ class AEMDistribution(Distribution):
         digits, and so are those of the parameters; `log_prob_and_error` has more digits with a
         smaller tolerance. Where neither does, the result has no gradient.
 
-        In training mode this is an importance-sampling estimate with 20 random nodes, too low on
-        average, with gradients in everything. To train, minimise `AEM.loss` instead.
+        In training mode this is an importance-sampling estimate with 20 random nodes, too high on
+        average, with gradients in everything. To train a model, minimise `AEM.loss`.
 
         Parameters
         ----------
