@@ -208,3 +208,37 @@ def test_a_head_says_the_same_of_one_feature_and_of_all(kind: str) -> None:
 def test_names_that_are_not_registered_are_refused() -> None:
     with pytest.raises(AemError, match=r"'proposal' must be one of mixture, .* not 'gaussian'"):
         ModelConfig(proposal="gaussian")
+
+
+@every_kind
+def test_log_densities_and_probabilities_are_differentiable_in_the_parameters(kind: str) -> None:
+    """As gradients of log densities need; held against central differences."""
+    q = proposal_of(kind)
+    if q.bounded:
+        return  # its bounds are no parameters
+    x = q.icdf(levels(q, 1e-9, 0.1, 0.4, 0.7)).detach()
+    ends = torch.stack((x[..., 1], x[..., 2]), -1)
+    step = 1e-6
+
+    def numbers(proposal: Proposal) -> Tensor:
+        below, above = proposal.cdf(x), proposal.sf(x)
+        return torch.cat((proposal.log_prob(x), below, above, proposal.mass(ends)[..., None]), -1)
+
+    parts: list[Tensor] = []
+
+    def leaf(part: Tensor) -> Tensor:
+        parts.append(part.detach().requires_grad_())
+        return parts[-1]
+
+    value = numbers(q.changed(leaf))
+    weight, along = torch.randn_like(value), [torch.randn_like(part) for part in parts]
+    gradient = torch.autograd.grad((weight * value).sum(), parts)
+    found = sum((g * direction).sum() for g, direction in zip(gradient, along, strict=True))
+
+    def moved(sign: float) -> Tensor:
+        rest = iter(along)
+        with torch.no_grad():
+            proposal = q.changed(lambda part: part.detach() + sign * step * next(rest))
+            return (weight * numbers(proposal)).sum()
+
+    torch.testing.assert_close(found, (moved(1) - moved(-1)) / (2 * step), rtol=1e-6, atol=1e-7)

@@ -151,7 +151,7 @@ def rewritten(
         ),
         (
             lambda m, t: m["model"]["config"].update(proposal="hyperbolic"),
-            "'hyperbolic'; .* a newer version of aem$",
+            "'hyperbolic' is not in aem.config.PROPOSALS: .* a newer version of aem$",
         ),
         (
             lambda m, t: m["model"]["config"].update(energy_input="residual"),

@@ -1,6 +1,7 @@
 """Scores and draws through the kernels of a GPU, held against a processor's float64."""
 
 import pytest
+import torch
 from scipy import stats
 
 from aem import AEM
@@ -39,3 +40,24 @@ def test_draws_follow_the_model(rows: int, method: str) -> None:
     some = drawn[-min(rows, 1000) :].cpu().double()
     for column in model.cpu()().cdf(some).unbind(-1):
         assert stats.kstest(column.numpy(), "uniform").pvalue > 1e-3
+
+
+@pytest.mark.parametrize("energy", ["relative", "literal"])
+def test_gradients_are_those_of_a_processor(energy: EnergyForm) -> None:
+    model = wide_enough(energy)
+    rows = rows_of(model, 4)
+    found = []
+    for device in ("cpu", "cuda"):
+        leaf = rows.to(device).requires_grad_()
+        log_prob, _ = model.to(device)().log_prob_and_error(leaf, 1e-8)
+        found.append(torch.autograd.grad(log_prob.sum(), leaf)[0].cpu())
+    scale = float(found[0].abs().max())
+    torch.testing.assert_close(found[1], found[0], rtol=0, atol=1e-5 * scale)
+
+
+def test_draws_carry_gradients() -> None:
+    model = rough_model(context=2, features=3, size=1.0, top=10.0, energy_hidden=64).cuda()
+    context = torch.zeros(5, 2, device="cuda", requires_grad=True)
+    model(context).rsample((3,)).sum().backward()
+    assert context.grad is not None and bool(context.grad.isfinite().all())
+    assert model.arnn.final.bias.grad is not None

@@ -253,12 +253,33 @@ def house_table() -> str:
     return markdown(header, rows) + about
 
 
+def gradients_table() -> str:
+    """What a gradient costs beside its log density, and how exact it is."""
+    record = result("bench/gradients")
+    if record is None:
+        return "Not measured yet: `python -m benchmarks.speed.gradients`.\n"
+    measurements = record["measurements"]
+    tolerances = list(measurements[0]["relative_errors"])
+    header = ["model", "log density and gradient / log density alone"]
+    header += [f"relative error of the gradient at a tolerance of {t} nats" for t in tolerances]
+    rows = [
+        [m["name"], f"{m['ratio']:.1f}", *(f"{m['relative_errors'][t]:.0e}" for t in tolerances)]
+        for m in measurements
+    ]
+    about = (
+        f"\n`{record['command']}`, {record['device']}, {record['cores']} cores, errors against a "
+        f"tolerance of {record['reference_tolerance']:g} nats, commit {record['commit']}.\n"
+    )
+    return markdown(header, rows) + about
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "speed_authors": authors_table,
     "speed_busy": busy_table,
     "speed_precision": precision_table,
     "speed_runs": runs_table,
     "speed_starting": starting_table,
+    "speed_gradients": gradients_table,
     "speed_house": house_table,
     "speed_step": lambda: by_device(step_table),
     "speed_score": lambda: by_device(lambda run: rate_table(run, "score")),

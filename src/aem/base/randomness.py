@@ -37,6 +37,23 @@ def drawing_from(seed: int, device: str | torch.device = "cpu") -> Iterator[None
 
 
 @contextmanager
+def streaming_from(own: torch.Generator | None) -> Iterator[None]:
+    """Let this thread's streams follow from a generator of a user's, for the time of the context.
+
+    Parameters
+    ----------
+    own
+        the generator, on any device, from which one number is drawn; None changes nothing.
+    """
+    if own is None:
+        yield
+        return
+    seed = torch.randint(2**62, (), generator=own, device=own.device)
+    with drawing_from(int(seed)):
+        yield
+
+
+@contextmanager
 def seeded(seed: int | None, device: torch.device) -> Iterator[None]:
     """Seed PyTorch's generator within the context, and restore its state afterwards.
 

@@ -1,5 +1,6 @@
 """One-dimensional conditionals as objects: what else could stand in this column of this row?"""
 
+from collections.abc import Sequence
 from functools import cached_property
 
 import torch
@@ -13,6 +14,7 @@ from aem.conditionals.quadrature import KRONROD, panel_nodes
 from aem.conditionals.regions import highest_density_region
 from aem.errors import AemError
 
+Grid = Tensor | float | Sequence[float]  # values of a column, or levels of its quantiles
 GRADED = 12  # halvings of the outermost panels for moments: x is unbounded there
 
 
@@ -20,8 +22,8 @@ class Conditional:
     """p(x_d | x_<d) of one column, for a batch `*B` of rows (none for a single row), in data units.
 
     `AEMDistribution.conditionals` makes these. A grid or levels of shape [G] are for all rows,
-    [*B, G] for each its own; results are [*B, G]. Normalisers are computed when a number first
-    needs them, and kept.
+    [*B, G] for each its own; results are [*B, G], and [*B] of a single number. Normalisers are
+    computed when a number first needs them, and kept.
 
     Parameters
     ----------
@@ -81,19 +83,27 @@ class Conditional:
     def _cdf(self) -> PanelCDF:
         return PanelCDF.of(self._normalizer)
 
-    def _spread(self, grid: Tensor) -> Float[Tensor, "N G"]:
+    def _spread(self, grid: Grid) -> Float[Tensor, "N G"]:
         """A grid for all rows, or each row's own, as float64 [N, G]."""
-        if grid.ndim == 0:
-            raise AemError("a grid needs an axis: pass a tensor of shape [G]")
-        return (
-            grid.double().to(self._value.device).expand(*self.shape, -1).reshape(-1, grid.shape[-1])
-        )
+        points = torch.as_tensor(grid, dtype=torch.float64, device=self._value.device)
+        if not points.ndim:
+            points = points[None]
+        try:
+            return points.expand(*self.shape, -1).reshape(-1, points.shape[-1])
+        except RuntimeError as error:
+            raise AemError(
+                f"a grid of shape {tuple(points.shape)} does not fit rows of shape "
+                f"{tuple(self.shape)}: pass a number, [G] for all rows, or [*B, G]"
+            ) from error
 
-    def _standardised(self, grid: Tensor) -> Float[Tensor, "N G"]:
+    def _standardised(self, grid: Grid) -> Float[Tensor, "N G"]:
         return (self._spread(grid) - self._shift[:, None]) / self._scale
 
-    def _shaped(self, result: Float[Tensor, "N G"]) -> Float[Tensor, "*B G"]:
-        return result.reshape(*self.shape, result.shape[-1])
+    def _shaped(self, result: Float[Tensor, "N G"], grid: Grid) -> Float[Tensor, "*H"]:
+        """A result in the shape that the grid asks for: a number has no axis of its own."""
+        if (isinstance(grid, Tensor) and grid.ndim) or not isinstance(grid, Tensor | float | int):
+            return result.reshape(*self.shape, result.shape[-1])
+        return result.reshape(self.shape)
 
     @property
     def log_z(self) -> Float[Tensor, "*B"]:
@@ -106,63 +116,64 @@ class Conditional:
         return self._normalizer.error[self._groups].reshape(self.shape)
 
     @torch.no_grad()
-    def log_density(self, grid: Float[Tensor, "*G"]) -> Float[Tensor, "*H"]:
+    def log_density(self, grid: Grid) -> Float[Tensor, "*H"]:
         """Return the log density at each point of a grid.
 
         Parameters
         ----------
         grid
-            values of the column, [G] for all rows or [*B, G].
+            values of the column: a number, [G] for all rows, or [*B, G].
         """
         z = self._standardised(grid)
         log_z = self._normalizer.log_z[self._groups]
         log_p = self._all.log_unnormalized(z) - log_z[:, None] - self._scale.log()
-        return self._shaped(log_p)
+        return self._shaped(log_p, grid)
 
-    def density(self, grid: Float[Tensor, "*G"]) -> Float[Tensor, "*H"]:
+    def density(self, grid: Grid) -> Float[Tensor, "*H"]:
         """Return the density at each point of a grid.
 
         Parameters
         ----------
         grid
-            values of the column, [G] for all rows or [*B, G].
+            values of the column: a number, [G] for all rows, or [*B, G].
         """
         return self.log_density(grid).exp()
 
     @torch.no_grad()
-    def log_proposal(self, grid: Float[Tensor, "*G"]) -> Float[Tensor, "*H"]:
+    def log_proposal(self, grid: Grid) -> Float[Tensor, "*H"]:
         """Return the log density of the proposal at each point of a grid.
 
         Parameters
         ----------
         grid
-            values of the column, [G] for all rows or [*B, G].
+            values of the column: a number, [G] for all rows, or [*B, G].
         """
         z = self._standardised(grid)
-        return self._shaped(self._all.proposal.log_prob(z) - self._scale.log())
+        return self._shaped(self._all.proposal.log_prob(z) - self._scale.log(), grid)
 
     @torch.no_grad()
-    def cdf(self, grid: Float[Tensor, "*G"]) -> Float[Tensor, "*H"]:
+    def cdf(self, grid: Grid) -> Float[Tensor, "*H"]:
         """Return the probability of lying below each point of a grid.
 
         Parameters
         ----------
         grid
-            values of the column, [G] for all rows or [*B, G].
+            values of the column: a number, [G] for all rows, or [*B, G].
         """
         z = self._standardised(grid)
         t = self._cdf.coordinates.select(self._groups).coordinate(z)
         problem = self._groups.repeat_interleave(z.shape[1])
-        return self._shaped(self._cdf.at_coordinate(t.reshape(-1), problem).reshape(z.shape))
+        below = self._cdf.at_coordinate(t.reshape(-1), problem)
+        return self._shaped(below.reshape(z.shape), grid)
 
     @torch.no_grad()
-    def quantile(self, levels: Float[Tensor, "*G"]) -> Float[Tensor, "*H"]:
+    def quantile(self, levels: Grid) -> Float[Tensor, "*H"]:
         """Return the points with these probabilities below them.
 
         Parameters
         ----------
         levels
-            probabilities in [0, 1], [G] for all rows or [*B, G].
+            probabilities in [0, 1]: a number, [G] for all rows, or [*B, G].
         """
         p = self._spread(levels)
         if not bool(((p >= 0) & (p <= 1)).all()):
@@ -170,7 +181,33 @@ class Conditional:
         problem = self._groups.repeat_interleave(p.shape[1])
         t = self._cdf.coordinate_at(p.reshape(-1), problem).reshape(p.shape)
         z = self._cdf.coordinates.select(self._groups).point(t)
-        return self._shaped(self._shift[:, None] + self._scale * z)
+        return self._shaped(self._shift[:, None] + self._scale * z, levels)
+
+    @torch.no_grad()
+    def sample(
+        self,
+        sample_shape: torch.Size | Sequence[int] = (),
+        *,
+        generator: torch.Generator | None = None,
+    ) -> Float[Tensor, "*H"]:
+        """Draw values by inverting the CDF.
+
+        Parameters
+        ----------
+        sample_shape
+            how many of each row; the result has this shape, and then that of the rows.
+        generator
+            where random numbers come from; PyTorch's own stream without one.
+        """
+        count = torch.Size(sample_shape).numel()
+        u = torch.rand(
+            (*self.shape, count),
+            dtype=torch.float64,
+            device=self._value.device if generator is None else generator.device,
+            generator=generator,
+        )
+        drawn = self.quantile(u).movedim(-1, 0)
+        return drawn.reshape(*sample_shape, *self.shape)
 
     def pit(self) -> Float[Tensor, "*B"]:
         """Return F(x_d | x_<d) at the rows' own values, which is uniform if the model is right."""

@@ -9,7 +9,10 @@ the data. With stratified nodes the data point replaces the node in its own stra
 has one point per stratum, one of which is the data, and the same argument holds with less variance.
 (With the data as an additional node it would not: the set would show which stratum has two points.)
 
-Nothing here sends a gradient into the proposal: nodes and log q are constants (paper, section 3.2).
+Neither sends a gradient into the proposal: nodes and log q are constants (paper, section 3.2).
+
+`log_prob_by_importance` is the importance-sampling estimate with all gradients, for users who need the
+gradient of log p itself.
 """
 
 import math
@@ -25,6 +28,7 @@ from aem.conditionals.proposals.base import stratified_uniforms
 from aem.nn.kernels import applied, fuses_ranking
 
 Estimator = Literal["importance", "ranking"]
+LOW = -3.0  # log Z of a conditional below which training lifts it
 
 
 def log_prob_estimate(
@@ -84,6 +88,46 @@ def log_prob_estimate(
     log_w_nodes = log_w if estimator == "ranking" else log_w[..., 1:]
     log_z = log_w_nodes.logsumexp(-1) - math.log(log_w_nodes.shape[-1])
     return log_w_data + log_q.detach() - log_z, log_q, log_z
+
+
+def level_penalty(log_z: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
+    """Return a penalty on log normalisers below `LOW`; above, there is none.
+
+    A number added to all energies of a conditional changes no density, so nothing else keeps a
+    relative energy from drifting until its normaliser is tiny: sums would cancel and draws be
+    rejected.
+
+    Parameters
+    ----------
+    log_z
+        estimates of log normalisers of relative energies.
+    """
+    return (LOW - log_z).relu().square()
+
+
+def log_prob_by_importance(
+    conditionals: Conditionals, x: Float[Tensor, "*B"], *, nodes: int
+) -> Float[Tensor, "*B"]:
+    """Estimate the log density of data, differentiably in the data and in all parameters.
+
+    The nodes are constants. What the proposal's parameters change of Ẑ is counted by the ratio of the
+    proposal to itself, which is one and has a gradient.
+
+    Parameters
+    ----------
+    conditionals
+        the conditionals of the rows.
+    x
+        the standardised value of each row in each column.
+    nodes
+        S, the number of stratified nodes of each conditional.
+    """
+    constant = conditionals.proposal.changed(Tensor.detach)
+    y = constant.transport(stratified_uniforms(constant.batch, nodes))
+    log_q = constant.log_prob(y)
+    level = conditionals.log_unnormalized(torch.cat((x[..., None], y), -1))
+    log_z = (level[..., 1:] - log_q).logsumexp(-1) - math.log(nodes)
+    return level[..., 0] - log_z
 
 
 def log_z_estimate(conditionals: Conditionals, *, nodes: int) -> Float[Tensor, "*B"]:

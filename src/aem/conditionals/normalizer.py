@@ -181,6 +181,7 @@ def normalizer(
     *,
     tolerance: float,
     keep_panels: bool = False,
+    interpolating: bool = True,
 ) -> Normalizer:
     """Compute log Z of a flat batch of conditionals by adaptive quadrature.
 
@@ -194,7 +195,9 @@ def normalizer(
     tolerance
         largest error of each log Z, in nats.
     keep_panels
-        whether to keep what `PanelCDF` needs.
+        whether to keep what `PanelCDF` and `Rule` need.
+    interpolating
+        whether panels that are kept are refined as far as `PanelCDF` needs them; `Rule` does not.
     """
     if tolerance >= SINGLE_SUFFICES and conditionals.form == "relative":
         conditionals = conditionals.with_single_energy()
@@ -203,17 +206,22 @@ def normalizer(
     if like.device.type == "cpu":
         size = max(-(-size // get_threads()), FEWEST)
     if size >= len(like):
-        return _normalizer(conditionals, settings, tolerance, keep_panels)
+        return _normalizer(conditionals, settings, tolerance, keep_panels, interpolating)
 
-    def some(index: Tensor) -> Normalizer:
-        return _normalizer(conditionals.select(index), settings, tolerance, keep_panels)
+    def share_of(index: Tensor) -> Normalizer:
+        some = conditionals.select(index)
+        return _normalizer(some, settings, tolerance, keep_panels, interpolating)
 
     shares = torch.arange(len(like)).split(size)
-    return Normalizer.joined(conditionals, list(spread(some, shares)))
+    return Normalizer.joined(conditionals, list(spread(share_of, shares)))
 
 
 def _normalizer(
-    conditionals: Conditionals, settings: Quadrature, tolerance: float, keep_panels: bool
+    conditionals: Conditionals,
+    settings: Quadrature,
+    tolerance: float,
+    keep_panels: bool,
+    interpolating: bool,
 ) -> Normalizer:
     """The same, all at once."""
     coordinates = coordinates_for(conditionals, settings.first_panels)
@@ -249,6 +257,7 @@ def _normalizer(
         budget=settings.budget(conditionals),
         comparable=coordinates.comparable,
         keep_panels=keep_panels,
+        interpolating=interpolating,
     )
     # log(Z ± e) stays within −log(1 − e/Z) of log Z; an error as large as Z bounds nothing.
     relative = (integrals.error / integrals.value).clamp(max=1.0).masked_fill(overflown, 1.0)

@@ -274,6 +274,7 @@ def integrate(
     budget: Budget,
     comparable: bool = True,
     keep_panels: bool = False,
+    interpolating: bool = True,
 ) -> Integrals:
     """Integrate N non-negative weights over the panels between the edges, to a relative tolerance.
 
@@ -297,7 +298,9 @@ def integrate(
         whether weights all over a problem have one scale: what was seen of them anywhere is then
         what may hide anywhere.
     keep_panels
-        whether to return the panels, refined until they hold not only the integral but, as
+        whether to return the panels.
+    interpolating
+        whether panels that are kept are refined until they hold not only the integral but, as
         polynomials, the integrand.
     """
     value, core, error = (edges.new_zeros(problems) for _ in range(3))
@@ -316,7 +319,7 @@ def integrate(
         while len(names):
             total = _totals(panels.problem, panels.integral, len(names))
             doubtful = _doubts(panels, len(names), comparable)
-            errors = doubtful + _shown(panels, interpolating=keep_panels)
+            errors = doubtful + _shown(panels, interpolating=keep_panels and interpolating)
             variance = _totals(panels.problem, errors, len(names))
             allowed = (tolerance * total / SAFETY).square()
             split = _worst(panels.problem, errors, allowed)

@@ -13,19 +13,25 @@ from torch import Tensor, nn
 from aem.base.checks import as_named_columns, check_table
 from aem.base.names import unnamed
 from aem.conditionals.batch import Conditionals
+from aem.conditionals.estimates import level_penalty, log_prob_estimate
 from aem.conditionals.proposals.base import head_class
-from aem.config import ModelConfig
+from aem.config import ModelConfig, TrainConfig
 from aem.errors import AemError
 from aem.model.distribution import AEMDistribution
 from aem.model.transforms.affine import Affine
 from aem.model.transforms.whitening import Whitening, regressions
 from aem.nn.energy import EnergyNetwork
-from aem.nn.features import REACH, FourierFeatures, choose_frequencies
+from aem.nn.features import REACH, FourierFeatures, choose_frequencies, default_frequencies
 from aem.nn.incremental import incremental
 from aem.nn.made import MADE
 from aem.nn.resmade import ResMADE
 from aem.nn.transformer import CausalTransformer
 
+REDUCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "mean": torch.mean,
+    "sum": torch.sum,
+    "none": lambda each: each,
+}
 FLAT = -40.0  # f of a relative energy that takes nothing from the proposal
 
 
@@ -35,7 +41,8 @@ class AEM(nn.Module):
     Called, with a context or without, it gives an `AEMDistribution`. Networks see standardised or
     whitened columns z, or columns as they are: `standardisation` is the map. It is part of the
     model, and so are the means and deviations of a context. `for_data` builds a model for training
-    rows, `aem.fit` trains it and `aem.save_model` saves it.
+    rows, `aem.fit` trains it and `aem.save_model` saves it. A loop of one's own minimises `loss`. Log
+    densities are exact in evaluation mode; in training mode `log_prob` is a random estimate.
 
     Parameters
     ----------
@@ -48,7 +55,8 @@ class AEM(nn.Module):
     context_scale
         what each column of a context is then divided by; one without any.
     frequencies
-        Fourier frequencies of each column, per unit of z; zero without any, as before loading.
+        Fourier frequencies of each column, per unit of z; without any those that a few hundred rows
+        of a smooth column support.
     columns
         names of the columns; x1, x2 and so on without any.
 
@@ -108,7 +116,8 @@ class AEM(nn.Module):
         self.register_buffer("origins", lattice[:, 0], persistent=False)
         self.register_buffer("steps", lattice[:, 1], persistent=False)
         if frequencies is None:
-            frequencies = torch.zeros(d, config.frequencies)
+            ladder = torch.from_numpy(default_frequencies(config.frequencies))
+            frequencies = ladder.float().repeat(d, 1)
         self.embedding = FourierFeatures(frequencies)
         self.head = head_class(config.proposal).from_config(
             config, standardisation.shift, standardisation.scale
@@ -335,20 +344,80 @@ class AEM(nn.Module):
         """
         return ConditionalSequence(self, rows, context)
 
-    def forward(self, context: Float[Tensor, "*B Q"] | None = None) -> AEMDistribution:
+    def forward(
+        self, context: Tensor | ArrayLike | None = None, *, validate_args: bool | None = None
+    ) -> AEMDistribution:
         """Return the distribution p(x), or p(x | context) for each row of the context.
 
         Parameters
         ----------
         context
             one context [Q] or rows of them [*B, Q], in their own units; None for a model without.
+        validate_args
+            accepted as by distributions of PyTorch; arguments are always checked.
 
         Returns
         -------
         AEMDistribution
             a `torch.distributions.Distribution` of batch shape `*B` and event shape (D,).
         """
-        return AEMDistribution(self, context)
+        return AEMDistribution(self, context, validate_args=validate_args)
+
+    def loss(
+        self,
+        x: Tensor | ArrayLike,
+        context: Tensor | ArrayLike | None = None,
+        *,
+        reduction: str = "mean",
+        config: TrainConfig | None = None,
+    ) -> Float[Tensor, "*B"]:
+        """Return what training minimises: −(log p̂ + log q) of rows, in nats and their own units.
+
+        log p̂, an estimate with random nodes, trains the energies, and log q the proposals, which make
+        the nodes. `fit` minimises the same. There are gradients in the parameters and in a context,
+        and none in the rows.
+
+        Parameters
+        ----------
+        x
+            rows [*B, D] in the units of the data.
+        context
+            the context of each row [*B, Q], in its own units, where the model has one.
+        reduction
+            "mean" or "sum" over the rows, or "none" for one number per row.
+        config
+            decides nodes, estimator and the penalty on small normalisers; the defaults of
+            `TrainConfig` without it.
+
+        Examples
+        --------
+        >>> import torch
+        >>> from aem import AEM, ModelConfig
+        >>> model = AEM(ModelConfig(features=2)).train()
+        >>> model.loss(torch.zeros(5, 2), reduction="none").shape
+        torch.Size([5])
+        """
+        if reduction not in REDUCTIONS:
+            raise AemError(f"unknown reduction '{reduction}'; known: {', '.join(REDUCTIONS)}")
+        config = config or TrainConfig()
+        rows, own, shape = self(context).rows_and_contexts(x)
+        if rows.requires_grad:
+            raise AemError(
+                "the loss has no gradient in the rows: detach them, or differentiate log_prob"
+            )
+        z = self.standardise(rows)
+        conditionals = self.conditionals(z, self.standardise_context(own))
+        log_p, log_q, log_z = log_prob_estimate(
+            conditionals,
+            z,
+            nodes=config.nodes,
+            estimator=config.estimator,
+            stratified=config.stratified,
+        )
+        terms = -(log_p + log_q) - 2 * self.standardisation.log_slope
+        if config.levelling and conditionals.form == "relative":
+            terms = terms + config.levelling * level_penalty(log_z)
+        return REDUCTIONS[reduction](terms.sum(-1).reshape(shape))
 
     @property
     def flat(self) -> bool:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from aem.base.files import as_mapping, blaming_file, header, read_tensors, write_tensors
 from aem.base.settings import RemovedSetting, completed, from_mapping, to_mapping
-from aem.config import ModelConfig
+from aem.config import PROPOSALS, ModelConfig
 from aem.errors import AemError
 from aem.model.aem import AEM
 
@@ -119,6 +119,12 @@ def read_model(
 
 
 def _read_config(given: dict[str, Any]) -> ModelConfig:
+    proposal = given.get("proposal", next(iter(PROPOSALS)))
+    if proposal not in PROPOSALS:
+        raise AemError(
+            f"the proposal '{proposal}' is not in aem.config.PROPOSALS: register it there before "
+            "loading if it is your own, otherwise the file may be from a newer version of aem"
+        )
     try:
         return from_mapping(ModelConfig, completed(ModelConfig(), given))
     except RemovedSetting:

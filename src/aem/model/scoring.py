@@ -1,7 +1,7 @@
 """Scores of rows in blocks that fit into memory, with shared conditionals integrated once."""
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, TypeVar
 
@@ -127,6 +127,21 @@ def _warn(message: str) -> None:
     warnings.warn(message, AccuracyWarning, stacklevel=4)
 
 
+def refuse_not_finite(rows: Float[Tensor, "*B D"], columns: Sequence[str]) -> None:
+    """Raise an error that names the first value that is not finite, if there is one.
+
+    Parameters
+    ----------
+    rows
+        rows in the units of the data.
+    columns
+        names of the columns.
+    """
+    if not bool(torch.isfinite(rows).all()):
+        row, column = (~torch.isfinite(rows)).reshape(-1, len(columns)).nonzero()[0].tolist()
+        raise AemError(f"row {row} of column '{columns[column]}' is not finite")
+
+
 def blocks(model: "AEM", rows: int, memory: int, most: int | None = None) -> Iterator[slice]:
     """Divide rows into blocks whose pass through the autoregressive network fits into memory.
 
@@ -212,6 +227,7 @@ def solve(
     settings: Quadrature,
     *,
     keep_panels: bool = False,
+    interpolating: bool = True,
 ) -> tuple[Normalizer, Int[Tensor, "B D"]]:
     """Compute the normalisers of the distinct conditionals among those of rows.
 
@@ -226,7 +242,9 @@ def solve(
     settings
         how exactly; the tolerance per row is shared by its conditionals.
     keep_panels
-        whether to keep the panels that CDFs need.
+        whether to keep the panels, which CDFs and derivatives need.
+    interpolating
+        whether panels that are kept are refined as far as CDFs need them.
 
     Returns
     -------
@@ -244,7 +262,13 @@ def solve(
         count += len(rows)
     distinct = flat.select(torch.cat(chosen))
     tolerance = settings.tolerance / features
-    computed = normalizer(distinct, settings, tolerance=tolerance, keep_panels=keep_panels)
+    computed = normalizer(
+        distinct,
+        settings,
+        tolerance=tolerance,
+        keep_panels=keep_panels,
+        interpolating=interpolating,
+    )
     return computed, torch.stack(owner, -1)
 
 
@@ -283,6 +307,7 @@ def score_conditionals(
     context: Float[Tensor, "B Q"] | None,
     settings: Quadrature,
     first_row: int = 0,
+    solved: tuple[Normalizer, Int[Tensor, "B D"]] | None = None,
 ) -> Scores:
     """Score standardised rows whose conditionals are known already.
 
@@ -300,10 +325,12 @@ def score_conditionals(
         tolerance per row, nodes and memory of the quadrature.
     first_row
         number of the first of these rows, for messages.
+    solved
+        what `solve` gave, where that is known already.
     """
     if model.flat:
         return _scores_of_proposal(model, flat, z)
-    computed, owner = solve(flat, z, context, settings)
+    computed, owner = solve(flat, z, context, settings) if solved is None else solved
     log_z = computed.log_z[owner]
     refuse_divergent(log_z, model.columns, first_row)
     log_p = flat.log_unnormalized(z.reshape(-1, 1)).reshape(z.shape) - log_z

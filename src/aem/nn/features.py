@@ -87,6 +87,17 @@ def supported_frequency(rows: int) -> float:
     return math.pi * min(max(math.sqrt(rows) / 8, 2.0), 64.0)
 
 
+def default_frequencies(count: int) -> NDArray[np.float64]:
+    """Return F log-spaced frequencies [F] for a column of which nothing is known.
+
+    Parameters
+    ----------
+    count
+        F, the number of frequencies.
+    """
+    return np.geomspace(LOWEST_FREQUENCY, supported_frequency(0), count)
+
+
 def choose_frequencies(z: NDArray[np.floating], count: int) -> NDArray[np.float64]:
     """Choose F log-spaced frequencies for each column of standardised data.
 

@@ -19,6 +19,7 @@ from aem.conditionals.normalizer import Quadrature
 from aem.config import RESAMPLED
 from aem.errors import AemError
 from aem.model.aem import AEM
+from aem.model.gradients import LogDensity
 from aem.model.sampling import Drawing, draw_block, drawn_in_blocks
 from aem.model.scoring import (
     Scores,
@@ -265,6 +266,31 @@ class TableModel:
         error = torch.from_numpy(scores.error)
         warn_inexact(error > tolerance, error, tolerance)
         return scores
+
+    def log_prob(self, x: Tensor, *, tolerance: float = TOLERANCE) -> Tensor:
+        """Return log densities [*B] of a tensor of rows, differentiable in the rows.
+
+        They agree with those of `score` up to rounding.
+
+        Parameters
+        ----------
+        x
+            rows [*B, D] in the units of the table, on the model's device.
+        tolerance
+            largest error of a row's log density, in nats. A gradient has about three digits at 1e-3,
+            six at 1e-9.
+        """
+        if self.discrete:
+            raise AemError(
+                f"column '{self.discrete[0].column}' is discrete, and its log probability has no "
+                "gradient: use score"
+            )
+        self.rows(x.detach().reshape(-1, x.shape[-1]).cpu().numpy())
+        rows = x.double()
+        read = self.transform.forward(rows.reshape(-1, rows.shape[-1]))
+        log_prob, _ = LogDensity(lambda: self.exact, Quadrature(tolerance=tolerance))(read, None)
+        total = log_prob.sum(-1).reshape(x.shape[:-1]) + self.transform.log_det(rows)
+        return total.to(x.dtype)
 
     def scores(self, rows: Tensor, settings: Quadrature) -> Scores:
         """Return scores with all details of the quadrature, by column of the table.

@@ -66,8 +66,8 @@ class TrainingState:
     seconds: float = 0.0
     best_score: float = float("-inf")
     best_step: int = 0
-    best_weights: dict[str, Tensor] = field(default_factory=dict)
-    history: list[dict[str, float]] = field(default_factory=list)
+    best_weights: dict[str, Tensor] = field(default_factory=dict, repr=False)
+    history: list[dict[str, float]] = field(default_factory=list, repr=False)
 
 
 def settings(config: Any) -> dict[str, Any]:

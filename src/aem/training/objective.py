@@ -7,15 +7,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from aem.conditionals.estimates import log_prob_estimate
+from aem.conditionals.estimates import level_penalty, log_prob_estimate
 from aem.config import TrainConfig
 from aem.model.aem import AEM
 from aem.training.optimizer import Descent
 from aem.training.schedule import averaging_decay, cosine
 from aem.training.shards import differentiate
 from aem.training.steps import EagerStep
-
-LOW = -3.0  # `levelling` penalises values of log Z below this one
 
 
 class Phase(Enum):
@@ -37,11 +35,7 @@ def objective(
     """Return the mean of −(log p̂ + log q) over the batch (paper, equation 7).
 
     While the proposal warms up it is −log q alone, or log p̂ has the weight `share`. A proposal
-    without parameters needs no warm-up.
-
-    A constant added to all energies of a conditional leaves the density as it is. Without a penalty,
-    relative energies could drift until normalisers are so small that sums cancel and almost all
-    draws are rejected. Values of log Ẑ below `LOW` are therefore penalised.
+    without parameters needs no warm-up. `AEM.loss` is the same for rows in the units of the data.
     """
     conditionals = model.conditionals(z, context)
     if phase is Phase.PROPOSAL and model.head.size:
@@ -58,7 +52,7 @@ def objective(
         log_p = share * log_p
     loss = (log_p + log_q).sum() / -len(z)
     if config.levelling and conditionals.form == "relative":
-        loss = loss + config.levelling * (LOW - log_z).relu().square().sum() / len(z)
+        loss = loss + config.levelling * level_penalty(log_z).sum() / len(z)
     return loss
 
 

@@ -47,8 +47,9 @@ class Proposal(ABC):
     - `batch`, a tensor of the batch's shape, type and device, and `changed`, which applies a function
       to every tensor of parameters. Their leading axes are those of the batch.
     - `log_prob`, differentiable in the parameters: training maximises it.
-    - `cdf` and `sf`, each with all its digits where it is small. One number near one is not enough:
-      quadrature takes the mass of panels far out in either tail from them.
+    - `cdf` and `sf`, each with all its digits where it is small, and differentiable in the parameters,
+      as gradients of log densities need. One number near one is not enough: quadrature takes the mass
+      of panels far out in either tail from them.
     - `icdf`, finite for every u in [0, 1] and with all digits of quantiles near zero.
     - `mirrored`, the distribution of −x: its lower tail is where `isf` finds the upper quantiles.
     - `moments`, NaN or infinite where they do not exist.

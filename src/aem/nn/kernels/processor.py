@@ -219,6 +219,9 @@ class _Energy(torch.autograd.Function):
         )
         actives, middles, ends = kept[0:-1:2], kept[1::2], kept[-1]
         chunk = _chunk(nodes, rows)
+        learns = any(
+            ctx.needs_input_grad[3:]
+        )  # a gradient in the nodes or contexts alone is faster
         d_embedded = torch.empty_like(embedded) if ctx.needs_input_grad[0] else None
         d_projected = grad.new_empty((rows // nodes, hidden))
         d_value, d_last = torch.zeros_like(value), torch.zeros_like(last)
@@ -228,23 +231,25 @@ class _Energy(torch.autograd.Function):
         ones = grad.new_ones(chunk)
         for some, conditionals in _chunks(chunk, nodes, rows):
             count = some.stop - some.start
-            d_last.addmv_(ends[some].t(), grad[some])
             d = torch.outer(grad[some], last, out=d_stream[:count])
             _zero_where(d, ends[some], 0)
             for i in reversed(range(blocks)):
                 active, t = actives[i, some], middles[i, some]
-                d_first, d_first_bias, d_second, d_second_bias = gradients[4 * i : 4 * i + 4]
-                d_second.addmm_(d.t(), t, alpha=scale)
-                d_second_bias.addmv_(d.t(), ones[:count])
                 dt = torch.mm(d, scaled[i], out=d_middle[:count])
                 _zero_where(dt, t, 0)
-                d_first.addmm_(dt.t(), active)
-                d_first_bias.addmv_(dt.t(), ones[:count])
+                if learns:
+                    d_first, d_first_bias, d_second, d_second_bias = gradients[4 * i : 4 * i + 4]
+                    d_second.addmm_(d.t(), t, alpha=scale)
+                    d_second_bias.addmv_(d.t(), ones[:count])
+                    d_first.addmm_(dt.t(), active)
+                    d_first_bias.addmv_(dt.t(), ones[:count])
                 dx = torch.mm(dt, weights[4 * i], out=d_input[:count])
                 _zero_where(dx, active, 0)
                 d.add_(dx)
             torch.sum(d.view(-1, nodes, hidden), 1, out=d_projected[conditionals])
-            d_value.addmm_(d.t(), embedded[some])
+            if learns:
+                d_last.addmv_(ends[some].t(), grad[some])
+                d_value.addmm_(d.t(), embedded[some])
             if d_embedded is not None:
                 torch.mm(d, value, out=d_embedded[some])
         if all(memory.data_ptr() != kept.data_ptr() for memory in _spare()):
