@@ -90,7 +90,10 @@ class Scorer:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
     ) -> None:
         self.process.communicate()
 
@@ -159,9 +162,7 @@ def compare(
                 "features": int(np.load(files[1], mmap_mode="r").shape[1]),
                 "apart": _apart(list(last.values())),
             }
-            found += [
-                {**entry, "tree": tree, **_summary(own[1:])} for tree, own in answers.items()
-            ]
+            found += [{**entry, "tree": tree, **_summary(own[1:])} for tree, own in answers.items()]
     return found
 
 

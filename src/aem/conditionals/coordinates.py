@@ -34,9 +34,10 @@ from aem.conditionals.quadrature import NODES, panel_nodes
 REACH_OF_PROPOSAL = 1e-6  # ε: a quantile no importance sampler will draw beyond
 # Quantiles where the line ends and where its outer panels meet; the others lie evenly between the last.
 OUTERMOST = (1e-30, 1e-5, 0.02)
-# A tail is one panel instead of two where it falls about as fast as a Gaussian's: where at least this
-# share of it lies beyond the middle of the second and the third of these quantiles.
-LIGHT = 0.01
+# A tail is one panel instead of two where it falls about as a Gaussian's does: where at least this share
+# of it lies beyond the middle of the second and the third of these quantiles, and the first is not so
+# many times as far from the second as that is from the third.
+LIGHT, NOT_FAR = 0.01, 5.0
 TAIL_PANELS = 2
 # Nodes further apart in x than this, in units of 1/ω for the energy's highest frequency ω, may have
 # structure between them. The value was chosen on trained models of the spirals and the diamond.
@@ -368,8 +369,10 @@ class LineChart(LadderCoordinates):
         lower = torch.stack((end, 0.5 * (rung + third)), -1)
         upper = torch.stack((0.5 * (other_rung + other_third), other_end), -1)
         measure = proposal.in_single()
-        far = torch.stack((measure.mass(lower), measure.mass(upper)), -1)
-        light = far >= LIGHT * OUTERMOST[-1]
+        beyond = torch.stack((measure.mass(lower), measure.mass(upper)), -1)
+        near = torch.stack((third - rung, other_rung - other_third), -1)
+        far = torch.stack((rung - end, other_end - other_rung), -1)
+        light = (beyond >= LIGHT * OUTERMOST[-1]) & (far <= NOT_FAR * near)
         rungs = ladder.rungs.clone()
         rungs[:, 1] = torch.where(light[:, 0], 0.5 * (end + third), rung)
         rungs[:, -2] = torch.where(light[:, 1], 0.5 * (other_end + other_third), other_rung)

@@ -97,12 +97,12 @@ SAFETY = 3.0
 IN_DOUBT = 0.2
 LEAST_RANGE = 0.05
 # By how much components decay from degrees 9 … 11 to 12 … 14, in variance: taken for no less than this.
-FASTEST_DECAY = 0.05
+FASTEST_DECAY = 0.2
 MOST_PIECES = 32  # that a panel is cut into at once
 # Share of the allowed variance that one of them may hide: with few pieces it does not add up to much.
 HIDDEN_SHARE = 0.03
 TINY = torch.finfo(torch.float64).tiny
-SPARED = 0.3  # share of the allowed variance that panels may keep in a round without being cut
+SPARED = 0.5  # share of the allowed variance that panels may keep in a round without being cut
 OCTAVES = 40  # how finely panels are ranked by variance: by powers of two
 
 
