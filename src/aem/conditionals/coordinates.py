@@ -34,8 +34,8 @@ from aem.conditionals.quadrature import NODES, panel_nodes
 REACH_OF_PROPOSAL = 1e-6  # ε: a quantile no importance sampler will draw beyond
 # Quantiles where the line ends and where its outer panels meet; the others lie evenly between the last.
 OUTERMOST = (1e-30, 1e-5, 0.02)
-# A tail is one panel instead of two where it falls about as a Gaussian's does: where at least this share
-# of it lies beyond the middle of the second and the third of these quantiles, and the first is not so
+# A tail is one panel instead of two where it falls about as a Gaussian's does: at least this share of
+# it lies beyond the middle of the second and the third of these quantiles, and the first is less than so
 # many times as far from the second as that is from the third.
 LIGHT, NOT_FAR = 0.01, 5.0
 TAIL_PANELS = 2
@@ -349,8 +349,8 @@ class LineChart(LadderCoordinates):
         conditionals
             a flat batch with relative energies.
         panels
-            how many panels to start with: two for either tail, or one where it is light, the others
-            between equally spaced quantiles.
+            how many panels to start with, at most: two for either tail, or one where it is light, the
+            others between equally spaced quantiles.
         """
         proposal = conditionals.proposal
         inner = max(panels - 4, 1)

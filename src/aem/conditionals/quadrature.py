@@ -383,7 +383,10 @@ def integrate(
             hiding = (split & (2 * doubtful > errors)).nonzero()[:, 0]
             if foresee is not None:
                 some = panels.problem[hiding]
-                expected = foresee(names[some], _parts(panels, hiding))
+                size = max(budget.chunk // (MOST_PIECES + 1), 1)
+                places = _parts(panels, hiding).split(size)
+                looks = zip(names[some].split(size), places, strict=True)
+                expected = torch.cat([foresee(who, where) for who, where in looks])
                 few = HIDDEN_SHARE * allowed[some] / spread[hiding].square().clamp_min(TINY)
                 pieces[hiding] = _resolving(expected, few.sqrt() / IN_DOUBT)
             fresh = _totals(panels.problem, (pieces > 0).sum(-1) * split, len(names))
