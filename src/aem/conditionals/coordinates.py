@@ -35,8 +35,8 @@ REACH_OF_PROPOSAL = 1e-6  # ε: a quantile no importance sampler will draw beyon
 # Quantiles where the line ends and where its outer panels meet; the others lie evenly between the last.
 OUTERMOST = (1e-30, 1e-5, 0.02)
 # A tail is one panel instead of two where it falls about as a Gaussian's does: at least this share of
-# it lies beyond the middle of the second and the third of these quantiles, and the first is less than so
-# many times as far from the second as that is from the third.
+# it lies beyond the middle of the second and the third of these quantiles, and the first is less than
+# so many times as far from the second as that is from the third.
 LIGHT, NOT_FAR = 0.01, 5.0
 TAIL_PANELS = 2
 # Nodes further apart in x than this, in units of 1/ω for the energy's highest frequency ω, may have
