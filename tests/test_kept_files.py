@@ -5,28 +5,47 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from aem import Quadrature
 from aem.base.files import FORMAT_VERSION, read_tensors, write_tensors
 from aem.model.files import OF_A_TABLE
+from aem.tables.model import TOLERANCE
 from tests.support.kept_files import RUNS, about_models, about_stopped_run, machine, write_models
 
 KEPT = sorted(path for path in (Path(__file__).parent / "kept").iterdir() if path.is_dir())
 # Weights trained by another processor's arithmetic drift apart, and draws with them.
 SCORES, TRAINED = 1e-5, 0.3
 CHANCE = ("drawn", "weights")
-# 0.1 added the volumes of an ensemble's normal scores to a row's total, not to its terms.
-ROUNDING = {"ensemble/log_prob": 1e-12}
+# What a quadrature found agrees with what that of 0.1 found, which had other nodes, within the errors
+# that both state. So do draws by inverting a CDF; samples, proposals and mixtures have the same bits.
+INTEGRATED = ("log_prob", "log_density", "surprise", "cdf")
+BY_INVERSION = ("plane-literal/drawn",)
+TOLERANCES = {"table": TOLERANCE}  # of the models that are not scored to the default
+
+
+def stated(name: str, found: dict[str, np.ndarray], answers: dict[str, np.ndarray]) -> float:
+    """The errors of both versions together: none where nothing was integrated."""
+    model, _, what = name.partition("/")
+    if what not in INTEGRATED and name not in BY_INVERSION:
+        return 0.0
+    if f"{model}/error" not in answers:  # of a prior, scored to the default
+        return 2 * Quadrature.tolerance
+    return float(found[f"{model}/error"].max() + answers[f"{model}/error"].max())
 
 
 def assert_answers(found: dict[str, np.ndarray], kept: Path, names: set[str]) -> None:
-    """The same bits on the processor that wrote the answers, about the same numbers elsewhere."""
+    """The same bits on the processor that wrote the answers, unless they are integrals."""
     with np.load(kept / "answers.npz") as file:
         answers = {name: file[name] for name in file if name.partition("/")[0] in names}
         same_machine = str(file["machine"]) == machine()
     assert found.keys() == answers.keys()
     for name, expected in answers.items():
         run, _, what = name.partition("/")
-        if same_machine:
-            allowed = ROUNDING.get(name, 0.0)
+        allowed = stated(name, found, answers)
+        if what == "error":
+            tolerance = TOLERANCES.get(run, Quadrature.tolerance)
+            assert bool((found[name] <= tolerance).all()), name
+            assert np.array_equal(found[name] > 0, expected > 0), name
+        elif same_machine or allowed:
             np.testing.assert_allclose(found[name], expected, rtol=0, atol=allowed, err_msg=name)
         elif run in RUNS:
             np.testing.assert_allclose(found[name], expected, atol=TRAINED, err_msg=name)

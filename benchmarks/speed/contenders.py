@@ -112,7 +112,7 @@ class Ours:
         data = shape.rows(ROWS)
         self.model = AEM.for_data(shape.model(), data.numpy()).to(device)
         self.data = self.model.standardise(data.to(device))
-        _fill(self.model)
+        fill(self.model)
         self.parameters = _count(self.model)
         self.settings = Quadrature(tolerance=TOLERANCE)
 
@@ -285,7 +285,8 @@ def missing(name: str) -> str | None:
 
 
 @torch.no_grad()
-def _fill(model: AEM) -> None:
+def fill(model: AEM) -> None:
+    """Draw random weights where those of a fresh model are zero, so that no energy is constant."""
     for block in (*model.arnn.blocks, *model.energy.blocks):
         nn.init.normal_(block.second.weight, std=0.05)
 

@@ -182,7 +182,7 @@ def test_relative_normalisers_exist_whatever_the_weights(size: float) -> None:
         computed = solve(conditionals, 1e-2, max_nodes=2000)
         assert bool(torch.isfinite(computed.log_z).all())
         assert bool((computed.log_z <= computed.error + 1e-12).all())
-        assert bool((computed.log_z >= -32 - 1e-9).all())
+        assert bool((computed.log_z >= -32 - computed.error - 1e-6).all())  # in single precision
 
 
 @pytest.mark.parametrize(

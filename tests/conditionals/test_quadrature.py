@@ -2,6 +2,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -145,6 +146,39 @@ def test_what_may_hide_is_part_of_the_error() -> None:
     unsure = integrate(doubtful, len(PARAMETERS), tolerance=1e-4, edges=EDGES, budget=budget)
     assert bool(certain.converged.all()) and not bool(unsure.converged.any())
     assert bool((unsure.error > 1e-4).all())
+
+
+def test_pieces_are_as_long_as_the_mass_in_them_allows() -> None:
+    """Nodes must lie close together where a narrow measure has its mass, and nowhere else."""
+    density, below = gaussian(0.01)
+
+    def hidden(start: Tensor, end: Tensor) -> Tensor:
+        return (below(end) - below(start)) * (1 - 0.01 / (end - start)).clamp_min(0)
+
+    def integrand(problem: Tensor, t: Tensor, start: Tensor, end: Tensor) -> NodeValues:
+        mass = below(end) - below(start)
+        return NodeValues(1 + 0.5 * torch.sin(200 * t), density(t), mass, hidden(start, end))
+
+    def foresee(problem: Tensor, edges: Tensor) -> Tensor:
+        looks = [edges[:, :: 32 // count] for count in (2, 4, 8, 16, 32)]
+        return torch.cat([hidden(e[:, :-1], e[:, 1:]) for e in looks], 1)
+
+    def solved(**how: Any) -> Integrals:
+        return integrate(
+            integrand, 1, tolerance=1e-3, edges=EDGES, budget=Budget(), keep_panels=True, **how
+        )
+
+    result = solved(foresee=foresee)
+    truth = 1 + 0.5 * math.sin(80) * math.exp(-2)
+    assert abs(float(result.value) - truth) <= float(result.error) <= 1e-3 * float(result.value)
+    assert result.panels is not None
+    lengths = result.panels.end - result.panels.start
+    assert float(lengths[result.panels.mass > 0.01].max()) < 0.02
+    assert float(lengths.max()) == 0.125
+    assert torch.equal(result.panels.start[1:], result.panels.end[:-1])
+    halved = solved()
+    assert int(result.nodes) < int(halved.nodes)
+    assert abs(float(halved.value) - truth) <= float(halved.error)
 
 
 def test_a_budget_of_nodes_is_kept_and_its_error_honest() -> None:

@@ -232,6 +232,34 @@ def starting_table() -> str:
     return markdown(header, rows) + about
 
 
+def scoring_table() -> str:
+    """Energies per row and rows per second of two versions, by model and tolerance."""
+    record = result("bench/scoring")
+    if record is None:
+        return "Not measured yet: `python -m benchmarks.speed.scoring`.\n"
+    pairs: dict[tuple[str, float], dict[str, dict[str, Any]]] = {}
+    for m in record["measurements"]:
+        pairs.setdefault((m["model"], m["tolerance"]), {})[m["tree"]] = m
+    header = ["model", "columns", "nats per row", "energies per row, before", "now", "ratio"]
+    header += ["rows per second, before", "now", "times as fast", "slowest row / median"]
+    rows = []
+    for (model, tolerance), by in pairs.items():
+        old, new = by["before"], by["after"]
+        row = [model, f"{new['features']}", f"{tolerance:g}"]
+        row += [f"{m['nodes']:,.0f}" for m in (old, new)]
+        row += [f"{new['nodes'] / old['nodes']:.2f}"]
+        row += [figure(m["rows_per_second"]) for m in (old, new)]
+        row += [f"{new['rows_per_second'] / old['rows_per_second']:.1f}"]
+        rows.append([*row, f"{new['most_over_median']:.1f}"])
+    apart = max(m["apart"] for m in record["measurements"])
+    about = (
+        f"\nScores of both versions differ by at most {apart:.2f} of the errors that they state. "
+        f"`{record['command']}`, {record['device']}, one thread each, commit {record['commit']}, "
+        f"before: {record['before_commit']}, {record['seconds']:.0f} s.\n"
+    )
+    return markdown(header, rows) + about
+
+
 def house_table() -> str:
     """Milliseconds per training step before and after the code was rearranged."""
     record = result("bench/steps")
@@ -282,6 +310,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "speed_gradients": gradients_table,
     "speed_house": house_table,
     "speed_step": lambda: by_device(step_table),
+    "speed_scoring": scoring_table,
     "speed_score": lambda: by_device(lambda run: rate_table(run, "score")),
     "speed_sample": lambda: by_device(lambda run: rate_table(run, "sample")),
     "speed_scaling": lambda: by_device(scaling_table),

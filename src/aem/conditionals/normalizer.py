@@ -10,7 +10,12 @@ from torch import Tensor
 from aem.base.settings import Settings, setting
 from aem.base.threads import alone, get_threads, spread
 from aem.conditionals.batch import Conditionals
-from aem.conditionals.coordinates import Coordinates, TailedCoordinates, coordinates_for, unresolved
+from aem.conditionals.coordinates import (
+    Coordinates,
+    LineChart,
+    TailedCoordinates,
+    coordinates_for,
+)
 from aem.conditionals.quadrature import (
     NODES_PER_PANEL,
     Budget,
@@ -26,7 +31,7 @@ from aem.nn.rowwise import MANY
 # Enough to keep a processor busy, little against what its machine has.
 MEMORY = {"cpu": 2**28, "cuda": 2**32}
 # Nodes at a time, where their activations had better stay in a cache: whole blocks of their products.
-CACHED = {"cpu": 34 * MANY}
+CACHED = {"cpu": 136 * MANY}
 PANEL_BYTES = 2048  # a panel with its node values, several times over while panels are rearranged
 # Literal energies may be large everywhere; below this exp() is about to leave the normal numbers.
 SMALLEST_LOG = -600.0
@@ -53,7 +58,7 @@ class Quadrature(Settings):
     tolerance: float = setting(
         1e-3, "Largest error, in nats per row: all conditionals together.", above=0
     )
-    first_panels: int = setting(8, "Panels of the first round.", at_least=1)
+    first_panels: int = setting(6, "Panels of the first round, at most.", at_least=1)
     max_nodes: int = setting(2**20, "Nodes per conditional, at most.", at_least=1)
     memory: int = setting(
         0,
@@ -199,18 +204,21 @@ def normalizer(
     interpolating
         whether panels that are kept are refined as far as `PanelCDF` needs them; `Rule` does not.
     """
-    if tolerance >= SINGLE_SUFFICES and conditionals.form == "relative":
+    single = tolerance >= SINGLE_SUFFICES and conditionals.form == "relative"
+    if single:
         conditionals = conditionals.with_single_energy()
     like = conditionals.projected
     size = max(len(like), 1)
     if like.device.type == "cpu":
         size = max(-(-size // get_threads()), FEWEST)
     if size >= len(like):
-        return _normalizer(conditionals, settings, tolerance, keep_panels, interpolating)
+        return _normalizer(
+            conditionals, settings, tolerance, keep_panels, interpolating, single=single
+        )
 
     def share_of(index: Tensor) -> Normalizer:
         some = conditionals.select(index)
-        return _normalizer(some, settings, tolerance, keep_panels, interpolating)
+        return _normalizer(some, settings, tolerance, keep_panels, interpolating, single=single)
 
     shares = torch.arange(len(like)).split(size)
     return Normalizer.joined(conditionals, list(spread(share_of, shares)))
@@ -222,6 +230,8 @@ def _normalizer(
     tolerance: float,
     keep_panels: bool,
     interpolating: bool,
+    *,
+    single: bool,
 ) -> Normalizer:
     """The same, all at once."""
     coordinates = coordinates_for(conditionals, settings.first_panels)
@@ -232,22 +242,31 @@ def _normalizer(
     edges = coordinates.edges()
     offset = _offsets(coordinates, edges, settings.budget(conditionals).chunk)
 
+    evaluated = coordinates
+    if single and isinstance(coordinates, LineChart):
+        evaluated = coordinates.in_single()
+
     def integrand(problem: Tensor, t: Tensor, start: Tensor, end: Tensor) -> NodeValues:
-        own = coordinates.select(problem)
-        x = own.point(t)
+        own = evaluated.select(problem)
+        panel = own.on_panels(t, start, end)
         # Nobody needs the numbers of a divergent problem: a constant ends it at once.
-        level = own.log_weight(t, x) - offset[problem, None]
+        level = own.log_weight(t, panel.x) - offset[problem, None]
         level = torch.where(divergent[problem, None], 0.0, level)
         overflown[problem[(level > LARGEST_LOG).any(-1)]] = True
-        mass = own.mass(start, end)
-        # The tails of a literal energy have panels of their own, and no frequency to go by.
-        doubtful = (start >= 0) & (end <= 1) & ~divergent[problem]
         return NodeValues(
             level.clamp(max=LARGEST_LOG).exp(),
-            own.measure(t, x),
-            mass,
-            mass * unresolved(own, x) * doubtful,
+            panel.measure,
+            panel.mass,
+            panel.mass * panel.unresolved * doubtful(problem, start, end),
         )
+
+    def doubtful(problem: Tensor, start: Tensor, end: Tensor) -> Tensor:
+        """Where something may hide: the tails of a literal energy have no frequency to go by."""
+        return (start >= 0) & (end <= 1) & ~divergent[problem]
+
+    def foresee(problem: Tensor, edges: Tensor) -> Tensor:
+        hidden = evaluated.select(problem).foresee(edges)
+        return hidden * doubtful(problem, edges[:, 0], edges[:, -1])[:, None]
 
     integrals: Integrals = integrate(
         integrand,
@@ -258,6 +277,7 @@ def _normalizer(
         comparable=coordinates.comparable,
         keep_panels=keep_panels,
         interpolating=interpolating,
+        foresee=foresee,
     )
     # log(Z ± e) stays within −log(1 − e/Z) of log Z; an error as large as Z bounds nothing.
     relative = (integrals.error / integrals.value).clamp(max=1.0).masked_fill(overflown, 1.0)
@@ -274,7 +294,7 @@ def _normalizer(
 
 
 def _offsets(
-    coordinates: Coordinates, edges: Float[Tensor, " E"], chunk: int
+    coordinates: Coordinates, edges: Float[Tensor, "*N E"], chunk: int
 ) -> Float[Tensor, " N"]:
     """What to subtract from log integrands so that their exponentials are ordinary numbers.
 

@@ -5,14 +5,18 @@ An integral is that of a *weight* against a *measure* whose mass between any two
 integrated exactly however rough the measure, and only the weight's deviation from its mean,
 h = m (v − v̄), has to be resolved.
 
-Each problem starts with the same panels. A panel's error is estimated from h's components of high
-degree (null rules): six numbers that all vanish for a resolved function and cannot all be small by
-accident, as the usual single difference of two rules can, above all where an energy wiggles faster
-than the nodes. To that come the mass the nodes did not see, times the weight's range in the panel,
-and what may hide between nodes too far apart, of which the integrand itself must tell. What happens
-between a panel's end and its outermost node no rule sees; there the weights of neighbours must meet.
+A panel's error is estimated from h's components of high degree (null rules): six numbers that all
+vanish for a resolved function and cannot all be small by accident, as the usual single difference of
+two rules can, above all where an energy wiggles faster than the nodes. The rule errs by what lies
+beyond these degrees, so how fast they decay tells how much of them is left there (Berntsen and
+Espelid 1991); where they do not decay, all is. To that come the mass the nodes did not see, times the
+weight's range in the panel, and what may hide between nodes too far apart, of which the integrand
+itself must tell. What happens between a panel's end and its outermost node no rule sees; there the
+weights of neighbours must meet.
+
 A round halves the panels that err most: as few as leave the others with most of the variance the
-problem may have. Panels whose nodes are too far apart are cut at once into as many as it takes.
+problem may have. Where nodes are too far apart, panels are cut at once into pieces that resolve, each
+as long as the mass it holds allows: how much may hide in a piece is known before it is evaluated.
 
 Problems do not see each other: what is decided for one depends on its own numbers alone, so a row
 gets the same answer in any batch, order or chunk. That is also what bounds the memory: when the
@@ -22,6 +26,7 @@ panels of a batch outgrow the budget, one half of its problems waits until the o
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from itertools import chain
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -91,9 +96,13 @@ SAFETY = 3.0
 # safety, on trained models of the spirals and the diamond.
 IN_DOUBT = 0.2
 LEAST_RANGE = 0.05
-PIECES = (2, 4, 8)  # tried before twice the last, which is the most a panel is cut into at once
+# By how much components decay from degrees 9 … 11 to 12 … 14, in variance: taken for no less than this.
+FASTEST_DECAY = 0.2
+MOST_PIECES = 32  # that a panel is cut into at once
+# Share of the allowed variance that one of them may hide: with few pieces it does not add up to much.
+HIDDEN_SHARE = 0.03
 TINY = torch.finfo(torch.float64).tiny
-SPARED = 0.3  # share of the allowed variance that panels may keep in a round without being cut
+SPARED = 0.5  # share of the allowed variance that panels may keep in a round without being cut
 OCTAVES = 40  # how finely panels are ranked by variance: by powers of two
 
 
@@ -108,6 +117,7 @@ class NodeValues:
 
 
 Integrand = Callable[[Tensor, Tensor, Tensor, Tensor], NodeValues]
+Foresight = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -120,13 +130,17 @@ class Panels:
     problem: Int[Tensor, " P"]
     start: Float[Tensor, " P"]
     end: Float[Tensor, " P"]
-    weight: Float[Tensor, "P S"]
-    measure: Float[Tensor, "P S"]
     mass: Float[Tensor, " P"]
     integral: Float[Tensor, " P"]
     missed: Float[Tensor, " P"]  # mass the nodes did not see
     hidden: Float[Tensor, " P"]  # mass that may be unlike what the nodes show
     rough: Float[Tensor, " P"]  # variance, by the null rules
+    low: Float[Tensor, " P"]  # the smallest weight seen
+    high: Float[Tensor, " P"]  # the largest
+    weight_ends: Float[Tensor, "P 2"]  # extrapolated to start and end
+    measure_ends: Float[Tensor, "P 2"]  # at the first node and the last
+    weight: Float[Tensor, "P S"]  # at all nodes, where panels are to be kept; else S is zero
+    measure: Float[Tensor, "P S"]
 
     def __len__(self) -> int:
         return len(self.problem)
@@ -141,10 +155,23 @@ class Panels:
         """
         return Panels(*(getattr(self, f.name)[which] for f in fields(self)))
 
+    def replaced(self, which: Int[Tensor, " F"], by: "Panels") -> "Panels":
+        """Return all panels, some of them replaced.
+
+        Parameters
+        ----------
+        which
+            numbers of those that are replaced.
+        by
+            what they are replaced by, in the same order.
+        """
+        parts = ((getattr(self, f.name), getattr(by, f.name)) for f in fields(self))
+        return Panels(*(old.index_copy(0, which, new) for old, new in parts))
+
     def sorted(self) -> "Panels":
         """Return the panels ordered by problem, then by start."""
-        by_start = self.take(self.start.argsort())
-        return by_start.take(by_start.problem.argsort(stable=True))
+        by_start = self.start.argsort()
+        return self.take(by_start[self.problem[by_start].argsort(stable=True)])
 
     @staticmethod
     def none(like: Tensor) -> "Panels":
@@ -155,8 +182,10 @@ class Panels:
         like
             a tensor of the type and device that panels have.
         """
-        empty, nodes = like.new_zeros(0), like.new_zeros(0, len(NODES))
-        return Panels(empty.long(), empty, empty, nodes, nodes, *[empty] * 5)
+        empty, ends = like.new_zeros(0), like.new_zeros(0, 2)
+        nodes = like.new_zeros(0, len(NODES))
+        numbers = [empty] * 9, [ends] * 2, [nodes] * 2
+        return Panels(empty.long(), *chain.from_iterable(numbers))
 
     @staticmethod
     def concatenate(parts: list["Panels"]) -> "Panels":
@@ -201,7 +230,7 @@ class Budget:
     panels: int = 2**17
 
 
-def panel_nodes(start: Float[Tensor, " P"], end: Float[Tensor, " P"]) -> Float[Tensor, "P S"]:
+def panel_nodes(start: Float[Tensor, "*P"], end: Float[Tensor, "*P"]) -> Float[Tensor, "*P S"]:
     """Return the 15 nodes of each panel.
 
     Parameters
@@ -211,12 +240,19 @@ def panel_nodes(start: Float[Tensor, " P"], end: Float[Tensor, " P"]) -> Float[T
     end
         where each panel ends.
     """
-    half = 0.5 * (end - start)
-    return (0.5 * (start + end))[:, None] + half[:, None] * NODES.to(start.device)
+    middle, half = 0.5 * (start + end), 0.5 * (end - start)
+    return middle[..., None] + half[..., None] * NODES.to(start.device)
 
 
 def evaluate_panels(
-    integrand: Integrand, problem: Tensor, start: Tensor, end: Tensor, chunk: int
+    integrand: Integrand,
+    problem: Tensor,
+    start: Tensor,
+    end: Tensor,
+    chunk: int,
+    *,
+    keep_nodes: bool = True,
+    interpolating: bool = False,
 ) -> Panels:
     """Integrate each panel by the 15-node rule, as many at a time as a chunk has nodes for.
 
@@ -232,37 +268,62 @@ def evaluate_panels(
         where each panel ends.
     chunk
         nodes that are evaluated together.
+    keep_nodes
+        whether to keep what was seen at each node.
+    interpolating
+        whether errors are those of the integrand as polynomials, not of its integrals.
     """
     size = max(chunk // NODES_PER_PANEL, 1)
     parts = zip(problem.split(size), start.split(size), end.split(size), strict=True)
-    return Panels.concatenate([_evaluate(integrand, p, a, b) for p, a, b in parts])
+    return Panels.concatenate(
+        [_evaluate(integrand, p, a, b, keep_nodes, interpolating) for p, a, b in parts]
+    )
 
 
-def _evaluate(integrand: Integrand, problem: Tensor, start: Tensor, end: Tensor) -> Panels:
+def _evaluate(
+    integrand: Integrand,
+    problem: Tensor,
+    start: Tensor,
+    end: Tensor,
+    keep_nodes: bool,
+    interpolating: bool,
+) -> Panels:
     seen = integrand(problem, panel_nodes(start, end), start, end)
-    half = 0.5 * (end - start)
-    kronrod = KRONROD.to(half.device)
-    seen_mass = half * (seen.measure * kronrod).sum(-1)
+    half, weights = 0.5 * (end - start), KRONROD.to(start.device)
+    seen_mass = half * (seen.measure * weights).sum(-1)
     # Nodes that see nothing of the measure speak for it all the same, each as much as the others.
     blind = seen_mass < torch.finfo(seen_mass.dtype).tiny
-    mean = half * (seen.measure * seen.weight * kronrod).sum(-1) / seen_mass
+    mean = half * (seen.measure * seen.weight * weights).sum(-1) / seen_mass
     mean = torch.where(blind, seen.weight.mean(-1), mean)
     deviation = seen.measure * (seen.weight - mean[:, None])
-    nulls = linear(deviation, NULL_RULES.T.to(half.device), block=MANY)
-    rough = half.square() * nulls.square().sum(-1)
-    missed = (seen_mass - seen.mass).abs()
+    low, high = seen.weight.aminmax(dim=-1)
+    kept = slice(None) if keep_nodes else slice(0)
     return Panels(
         problem,
         start,
         end,
-        seen.weight,
-        seen.measure,
         seen.mass,
         seen.mass * mean,
-        missed,
+        (seen_mass - seen.mass).abs(),
         seen.hidden,
-        rough,
+        half.square() * _roughness(deviation, interpolating=interpolating),
+        low,
+        high,
+        linear(seen.weight, END_VALUES.T.to(half.device), block=MANY),
+        seen.measure[:, :: NODES_PER_PANEL - 1],
+        seen.weight[:, kept],
+        seen.measure[:, kept],
     )
+
+
+def _roughness(values: Float[Tensor, "P S"], *, interpolating: bool) -> Float[Tensor, " P"]:
+    """The variance of functions on [−1, 1] that their integrals, or polynomials, may lack."""
+    squares = linear(values, NULL_RULES.T.to(values.device), block=MANY).square()
+    if interpolating:  # a polynomial has all it lacks from degree 9 on, its integral hardly any
+        return squares.sum(-1)
+    lower, upper = squares[:, :3].mean(-1), squares[:, 3:].mean(-1)
+    decay = (upper / lower.clamp_min(TINY)).clamp(FASTEST_DECAY, 1.0)
+    return 0.5 * (lower + upper) * decay
 
 
 def integrate(
@@ -270,11 +331,12 @@ def integrate(
     problems: int,
     *,
     tolerance: float,
-    edges: Float[Tensor, " E"],
+    edges: Float[Tensor, "*N E"],
     budget: Budget,
     comparable: bool = True,
     keep_panels: bool = False,
     interpolating: bool = True,
+    foresee: Foresight | None = None,
 ) -> Integrals:
     """Integrate N non-negative weights over the panels between the edges, to a relative tolerance.
 
@@ -291,7 +353,8 @@ def integrate(
     tolerance
         largest relative error of each.
     edges
-        where the first panels meet, the same for all problems.
+        where the first panels meet, the same for all problems, or different ones for each; two that
+        are equal have no panel between them.
     budget
         the nodes and panels that may be used.
     comparable
@@ -302,15 +365,21 @@ def integrate(
     interpolating
         whether panels that are kept are refined until they hold not only the integral but, as
         polynomials, the integrand.
+    foresee
+        a function (problem [P], edges [P, 33]) that tells, before anything is evaluated, how much
+        may hide in each half between the first edge and the last, in each quarter, and so on:
+        [P, 2 + 4 + 8 + 16 + 32]. Without it panels are only ever halved.
     """
+    interpolating = interpolating and keep_panels
     value, core, error = (edges.new_zeros(problems) for _ in range(3))
     nodes = torch.zeros(problems, dtype=torch.long, device=edges.device)
     kept: list[Panels] = []
 
     def evaluate(names: Tensor, local: Tensor, start: Tensor, end: Tensor) -> Panels:
         panels = evaluate_panels(
-            lambda p, t, a, b: integrand(names[p], t, a, b), local, start, end, budget.chunk
-        )
+            lambda p, t, a, b: integrand(names[p], t, a, b),
+            local, start, end, budget.chunk, keep_nodes=keep_panels, interpolating=interpolating,
+        )  # fmt: skip
         nodes.index_add_(0, names[local], torch.full_like(local, NODES_PER_PANEL))
         return panels
 
@@ -318,14 +387,23 @@ def integrate(
         """Finish the problems with these names, whose panels count them from zero."""
         while len(names):
             total = _totals(panels.problem, panels.integral, len(names))
-            doubtful = _doubts(panels, len(names), comparable)
-            errors = doubtful + _shown(panels, interpolating=keep_panels and interpolating)
+            spread = _spread(panels, len(names), comparable)
+            doubtful = (IN_DOUBT * panels.hidden * spread).square()
+            errors = doubtful + _shown(panels, interpolating=interpolating)
             variance = _totals(panels.problem, errors, len(names))
             allowed = (tolerance * total / SAFETY).square()
             split = _worst(panels.problem, errors, allowed)
-            excess = (variance / allowed.clamp_min(TINY))[panels.problem]
-            pieces = torch.where(2 * doubtful > errors, _resolving(panels, excess), 2) * split
-            fresh = _totals(panels.problem, pieces, len(names))
+            pieces = _halves(split)
+            hiding = (split & (2 * doubtful > errors)).nonzero()[:, 0]
+            if foresee is not None:
+                some = panels.problem[hiding]
+                size = max(budget.chunk // (MOST_PIECES + 1), 1)
+                places = _parts(panels, hiding).split(size)
+                looks = zip(names[some].split(size), places, strict=True)
+                expected = torch.cat([foresee(who, where) for who, where in looks])
+                few = HIDDEN_SHARE * allowed[some] / spread[hiding].square().clamp_min(TINY)
+                pieces[hiding] = _resolving(expected, few.sqrt() / IN_DOUBT)
+            fresh = _totals(panels.problem, (pieces > 0).sum(-1) * split, len(names))
             # Accurate, or the next round would overrun the nodes.
             overrun = nodes[names] + NODES_PER_PANEL * fresh > budget.max_nodes
             finished = (variance <= allowed) | overrun
@@ -338,57 +416,96 @@ def integrate(
                 kept.append(replace(closed, problem=names[closed.problem]))
             pieces = pieces[~finished[panels.problem]]
             names, panels = _without(finished, names, panels)
-            if len(panels) + int(pieces.sum()) > budget.panels and len(names) > 1:
+            cuts = _cuts(panels, pieces)
+            if len(cuts.panel) > budget.panels and len(names) > 1:
                 late = torch.arange(len(names), device=names.device) >= len(names) // 2
                 refine(*_without(late, names, panels))
                 names, panels = _without(~late, names, panels)
             elif len(names):
-                parts = evaluate(names, *_pieces(panels, pieces))
-                panels = Panels.concatenate([panels.take(pieces == 0), parts]).sorted()
+                panels, new = panels.take(cuts.panel), cuts.new
+                parts = evaluate(names, panels.problem[new], cuts.start[new], cuts.end[new])
+                panels = panels.replaced(new, parts)
 
     # Problems enter a batch at a time: their first panels alone would outgrow the budget otherwise.
-    first = len(edges) - 1
-    for names in torch.arange(problems, device=edges.device).split(max(budget.panels // first, 1)):
-        local = torch.arange(len(names), device=edges.device).repeat_interleave(first)
-        starts, ends = edges[:-1].repeat(len(names)), edges[1:].repeat(len(names))
-        refine(names, evaluate(names, local, starts, ends))
+    edges = edges.expand(problems, -1)
+    most = max(budget.panels // max(edges.shape[-1] - 1, 1), 1)
+    for names in torch.arange(problems, device=edges.device).split(most):
+        starts, ends = edges[names, :-1], edges[names, 1:]
+        local, place = (starts < ends).nonzero(as_tuple=True)
+        refine(names, evaluate(names, local, starts[local, place], ends[local, place]))
     panels = None
     if keep_panels:
         panels = Panels.concatenate([Panels.none(edges), *kept]).sorted()
     return Integrals(value, core, error, nodes, error <= tolerance * value, panels)
 
 
-def _doubts(panels: Panels, problems: int, comparable: bool) -> Float[Tensor, " P"]:
-    """The squared error that may hide between the nodes of each panel."""
-    low, high = panels.weight.aminmax(dim=-1)
+def _spread(panels: Panels, problems: int, comparable: bool) -> Float[Tensor, " P"]:
+    """How far what hides between the nodes of each panel may differ from what they show."""
     if not comparable:
-        return (IN_DOUBT * panels.hidden * high).square()
-    least, most = (low.new_zeros(problems) for _ in range(2))
-    least = least.scatter_reduce(0, panels.problem, low, "amin", include_self=False)
-    most = most.scatter_reduce(0, panels.problem, high, "amax", include_self=False)
-    spread = torch.maximum(most - least, LEAST_RANGE * most)[panels.problem]
-    return (IN_DOUBT * panels.hidden * spread).square()
+        return panels.high
+    least, most = (panels.low.new_zeros(problems) for _ in range(2))
+    least = least.scatter_reduce(0, panels.problem, panels.low, "amin", include_self=False)
+    most = most.scatter_reduce(0, panels.problem, panels.high, "amax", include_self=False)
+    return torch.maximum(most - least, LEAST_RANGE * most)[panels.problem]
 
 
 def _shown(panels: Panels, *, interpolating: bool) -> Float[Tensor, " P"]:
     """The squared error that the nodes of each panel and its neighbours give away."""
-    low, high = panels.weight.aminmax(dim=-1)
-    unseen = panels.missed * (high if interpolating else high - low)
+    unseen = panels.missed * (panels.high if interpolating else panels.high - panels.low)
     return panels.rough + unseen.square() + _seams(panels)
 
 
-def _resolving(panels: Panels, excess: Float[Tensor, " P"]) -> Int[Tensor, " P"]:
-    """Into how many pieces to cut, at once, a panel whose nodes are too far apart.
+def _halves(split: Bool[Tensor, " P"]) -> Int[Tensor, "P M"]:
+    """How long a piece of each panel begins at each of its parts: a half, the whole, or none."""
+    pieces = torch.zeros(len(split), MOST_PIECES, dtype=torch.long, device=split.device)
+    half = MOST_PIECES // 2
+    pieces[:, 0] = torch.where(split, half, MOST_PIECES)
+    pieces[:, half] = split * half
+    return pieces
 
-    Where they are r times too far apart, the share 1 − 1/r of the panel's mass is hidden, and cut into
-    k pieces a variance of (1 − k/r)² / k is left of (1 − 1/r)². As few as undo the excess, or resolve.
-    """
-    share = panels.hidden / panels.mass.clamp_min(TINY)
-    pieces = torch.full_like(panels.problem, 2)
-    for k in PIECES:
-        left = (1 - k * (1 - share)).clamp_min(0).square() / k
-        pieces = torch.where(left * excess > share.square(), 2 * k, pieces)
-    return pieces.clamp(max=2 * PIECES[-1])
+
+def _parts(panels: Panels, which: Int[Tensor, " F"]) -> Float[Tensor, "F E"]:
+    """Where the smallest pieces of some panels would meet."""
+    shares = torch.arange(MOST_PIECES + 1, device=which.device) / MOST_PIECES
+    start, end = panels.start[which, None], panels.end[which, None]
+    return torch.where(shares == 1, end, start + (end - start) * shares)
+
+
+def _resolving(hidden: Float[Tensor, "F H"], most: Float[Tensor, " F"]) -> Int[Tensor, "F M"]:
+    """How long a piece to begin at each part: the longest ones that hide no more than they may."""
+    pieces = torch.zeros(len(hidden), MOST_PIECES, dtype=torch.long, device=hidden.device)
+    open_ = torch.ones(len(hidden), 1, dtype=torch.bool, device=hidden.device)
+    count, first = 2, 0
+    while count <= MOST_PIECES:
+        length = MOST_PIECES // count
+        open_ = open_.repeat_interleave(2, dim=1)
+        little = hidden[:, first : first + count] <= most[:, None]
+        chosen = open_ & (little | (length == 1))
+        pieces[:, ::length] += length * chosen
+        open_ = open_ & ~chosen
+        count, first = 2 * count, first + count
+    return pieces
+
+
+@dataclass(frozen=True)
+class _Cuts:
+    """Panels after a round of cutting, in order: whole ones and pieces."""
+
+    panel: Int[Tensor, " C"]  # that each is, or is cut from
+    start: Float[Tensor, " C"]
+    end: Float[Tensor, " C"]
+    new: Int[Tensor, " F"]  # numbers of the pieces
+
+
+def _cuts(panels: Panels, pieces: Int[Tensor, "P M"]) -> _Cuts:
+    """Cut panels into the pieces that begin at their parts."""
+    panel, place = pieces.nonzero(as_tuple=True)
+    length = pieces[panel, place]
+    start, end = panels.start[panel], panels.end[panel]
+    first = start + (end - start) * (place / MOST_PIECES)
+    last = start + (end - start) * ((place + length) / MOST_PIECES)
+    last = torch.where(place + length == MOST_PIECES, end, last)
+    return _Cuts(panel, first, last, (length < MOST_PIECES).nonzero()[:, 0])
 
 
 def _totals(problem: Tensor, amount: Tensor, problems: int) -> Tensor:
@@ -397,15 +514,14 @@ def _totals(problem: Tensor, amount: Tensor, problems: int) -> Tensor:
 
 def _seams(panels: Panels) -> Float[Tensor, " P"]:
     """Variance from jumps and kinks beyond the outermost nodes, where neighbours do not meet."""
-    ends = linear(panels.weight, END_VALUES.T.to(panels.weight.device), block=MANY)
-    at_start, at_end = ends.unbind(-1)
+    (at_start, at_end), (first, last) = (
+        ends.unbind(-1) for ends in (panels.weight_ends, panels.measure_ends)
+    )
     neighbours = panels.problem[1:] == panels.problem[:-1]
     jump = (at_start[1:] - at_end[:-1]).abs()
-    largest = panels.weight.amax(-1)  # an extrapolation may overshoot, a weight does not
-    jump = torch.minimum(jump, torch.maximum(largest[1:], largest[:-1]))
-    gap = (
-        neighbours * jump * torch.maximum(panels.measure[1:, 0], panels.measure[:-1, -1])
-    ).square()
+    # An extrapolation may overshoot, a weight does not.
+    jump = torch.minimum(jump, torch.maximum(panels.high[1:], panels.high[:-1]))
+    gap = (neighbours * jump * torch.maximum(first[1:], last[:-1])).square()
     none = gap.new_zeros(1)
     gaps = torch.cat((none, gap)) + torch.cat((gap, none))
     return (BLIND * (panels.end - panels.start)).square() * gaps
@@ -427,19 +543,5 @@ def _worst(
 def _without(gone: Bool[Tensor, " N"], names: Tensor, panels: Panels) -> tuple[Tensor, Panels]:
     """The problems that are not gone, counted anew, with their panels."""
     number = (~gone).long().cumsum(0) - 1
-    rest = panels.take(~gone[panels.problem])
+    rest = panels.take((~gone[panels.problem]).nonzero()[:, 0])
     return names[~gone], replace(rest, problem=number[rest.problem])
-
-
-def _pieces(panels: Panels, pieces: Int[Tensor, " P"]) -> tuple[Tensor, Tensor, Tensor]:
-    """Problem, start and end of the equal pieces that panels are cut into (none where zero)."""
-    owner = torch.arange(len(panels), device=pieces.device).repeat_interleave(pieces)
-    rank = torch.arange(len(owner), device=pieces.device) - (pieces.cumsum(0) - pieces)[owner]
-    start, length = panels.start[owner], (panels.end - panels.start)[owner]
-    first = start + length * (rank / pieces[owner])
-    last = torch.where(
-        rank + 1 == pieces[owner],
-        panels.end[owner],
-        start + length * ((rank + 1) / pieces[owner]),
-    )
-    return panels.problem[owner], first, last

@@ -39,7 +39,51 @@ def stratified_uniforms(like: Float[Tensor, "*B"], nodes: int) -> Float[Tensor, 
     return u.clamp(max=1 - torch.finfo(like.dtype).eps / 2)  # rounding can reach one
 
 
-class Proposal(ABC):
+class Measure(ABC):
+    """What a quadrature asks of the distributions that it integrates against, with one batch axis."""
+
+    @abstractmethod
+    def select(self, index: Int[Tensor, " P"]) -> Self:
+        """Return the distributions of some conditionals.
+
+        Parameters
+        ----------
+        index
+            their numbers; one may be named more than once.
+        """
+
+    @abstractmethod
+    def density(self, x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
+        """Return the density at each node, which far out may round to zero.
+
+        Parameters
+        ----------
+        x
+            S nodes of each conditional.
+        """
+
+    @abstractmethod
+    def masses(self, points: Float[Tensor, "N S"]) -> Float[Tensor, "N T"]:
+        """Return the probabilities between neighbouring points of each conditional.
+
+        Parameters
+        ----------
+        points
+            S rising points; there is one probability less.
+        """
+
+    def mass(self, ends: Float[Tensor, "*B 2"]) -> Float[Tensor, "*B"]:
+        """Return the probability between two points of each conditional.
+
+        Parameters
+        ----------
+        ends
+            the two points, the lower one first.
+        """
+        return self.masses(ends)[..., 0]
+
+
+class Proposal(Measure):
     """A distribution for each conditional of a batch of shape `*B`.
 
     To write
@@ -173,18 +217,18 @@ class Proposal(ABC):
         """
         return -self.mirrored().icdf(u)
 
-    def mass(self, ends: Float[Tensor, "*B 2"]) -> Float[Tensor, "*B"]:
-        """Return the probability between two points of each conditional.
+    def masses(self, points: Float[Tensor, "*B S"]) -> Float[Tensor, "*B T"]:
+        """Return the probabilities between neighbouring points of each conditional.
 
         Parameters
         ----------
-        ends
-            the two points, the lower one first.
+        points
+            S rising points; there is one probability less.
         """
-        below, above = self.cdf(ends), self.sf(ends)
+        below, above = self.cdf(points), self.sf(points)
         # A difference of numbers near one has lost the digits of an upper tail.
-        lower, upper = below.diff(dim=-1)[..., 0], -above.diff(dim=-1)[..., 0]
-        return torch.where(below[..., 0] < 0.5, lower, upper)
+        lower, upper = below.diff(dim=-1), -above.diff(dim=-1)
+        return torch.where(below[..., :-1] < 0.5, lower, upper)
 
     def log_mass(self, low: Float[Tensor, "*B"], width: float) -> Float[Tensor, "*B"]:
         """Return the log probability of an interval, also where the probability rounds to zero.
@@ -199,6 +243,24 @@ class Proposal(ABC):
         mass = self.mass(torch.stack((low, low + width), -1))
         middle = self.log_prob_of(low + 0.5 * width) + math.log(width)
         return torch.where(mass > 0, mass.log(), middle)
+
+    def about(self, levels: tuple[float, ...]) -> Float[Tensor, "N R"]:
+        """Return points with about these probabilities below them, and those with as much above.
+
+        A flat batch is asked only where the points themselves do not matter, as where panels meet.
+
+        Parameters
+        ----------
+        levels
+            rising probabilities, none above one half; the points for one half are not repeated.
+        """
+        u = self.batch.new_tensor(levels)
+        above = u[u < 0.5].flip(0).expand(len(self.batch), -1)
+        return torch.cat((self.icdf(u.expand(len(self.batch), -1)), self.isf(above)), -1)
+
+    def in_single(self) -> Measure:
+        """Return the same distributions, faster and in single precision where that is possible."""
+        return self
 
     def transport(self, u: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
         """Transform uniforms to draws; the map need not be monotone.

@@ -21,6 +21,7 @@ class Component(ABC):
     """
 
     heavy_tailed: bool = False
+    furthest: float = 80.0  # where in single precision the CDF is about to leave the normal numbers
     log_height: float
     mean: float = 0.0
     variance: float

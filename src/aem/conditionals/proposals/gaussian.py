@@ -16,6 +16,7 @@ from aem.nn.kernels import applied, fuses_mixture
 class Normal(Component):
     """The standard normal distribution."""
 
+    furthest = 12.0
     log_height = -LOG_ROOT_2PI
     variance = 1.0
 

@@ -8,6 +8,7 @@ share of [0, 1) holds u, then its own quantile of the remainder. That is an exac
 import math
 from collections.abc import Callable
 from functools import cached_property
+from itertools import pairwise
 from typing import Self
 
 import torch
@@ -15,9 +16,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from aem.base.randomness import uniforms
-from aem.conditionals.proposals.base import Head, Proposal
+from aem.conditionals.proposals.base import Head, Measure, Proposal
 from aem.conditionals.proposals.components import Component
 from aem.conditionals.proposals.quantiles import invert_mixture_cdf
+from aem.conditionals.proposals.single import SingleMixture
 from aem.config import ModelConfig
 from aem.nn.functions import softplus
 
@@ -124,6 +126,25 @@ class Mixture(Proposal):
         vanishing = (width / self.scales * self.component.decay(large)).clamp(max=1.0)
         share = upper + torch.where(lower < upper, -torch.expm1(lower - upper), vanishing).log()
         return (self.log_weights + share).logsumexp(-1)
+
+    def in_single(self) -> Measure:
+        """On a processor, unless tails go further than single precision does."""
+        return self._single or self
+
+    @cached_property
+    def _single(self) -> SingleMixture | None:
+        if self.heavy_tailed or self.locs.device.type != "cpu":
+            return None
+        return SingleMixture.of(self.component, self.log_weights, self.locs, self.scales)
+
+    def about(self, levels: tuple[float, ...]) -> Float[Tensor, "N R"]:
+        """Points with about these probabilities below them, and those with as much above."""
+        near = any(v < 2 * u for u, v in pairwise(levels))  # so near that rough ones might cross
+        if self._single is None or near:
+            return super().about(levels)
+        above = tuple(level for level in levels if level < 0.5)
+        high = -self._single.mirrored().about(above).flip(-1)
+        return torch.cat((self._single.about(levels), high), -1)
 
     def transport(self, u: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
         """Component by cumulative weight, then its own quantile of the remainder."""
