@@ -4,10 +4,10 @@
 
 The table (`sharp_table`) has 100,000 rows and a density that is known exactly, so that the distance of
 a model from the truth, the Kullback–Leibler divergence, can be measured. An autoregressive energy
-machine, whose few settings were chosen on validation rows, and zuko's neural spline flow train on one thread until they have used so many seconds of
-processor time; each has two learning rates, of which validation rows choose. `AEMDensity` takes as long
-as it takes, and the flow gets that time as well. Writes results/accuracy/sharp-edges.json after every
-model; what is there is not trained again.
+machine, whose few settings were chosen on validation rows, and zuko's neural spline flow train on one
+thread until they have used so many seconds of processor time; each has two learning rates, of which
+validation rows choose. `AEMDensity` takes as long as it takes, and the flow gets that time as well.
+Writes results/accuracy/sharp-edges.json after every model; what is there is not trained again.
 """
 
 import argparse
