@@ -75,6 +75,55 @@ def _best_bold(aurocs: dict[str, float], methods: list[str]) -> list[str]:
     return [f"**{aurocs[m]:.3f}**" if aurocs[m] == best else f"{aurocs[m]:.3f}" for m in methods]
 
 
+CONTENDERS = {
+    "automatic": "`AEMDensity`",
+    "machine": "autoregressive energy machine",
+    "flow": "neural spline flow",
+}
+
+
+def sharp_edges() -> str:
+    """Distances to a known density with sharp edges, by the processor time of the training."""
+    record = result("accuracy/sharp-edges")
+    if record is None:
+        return f"{NOT_MEASURED}\n"
+    rows = []
+    for name, found in record["models"].items():
+        kind = name.partition(",")[0]
+        proposal = found.get("proposal_distance")
+        rows.append(
+            [
+                f"{found['processor_seconds']:.0f} s",
+                CONTENDERS[kind],
+                f"{found['distance']:.4f} ± {2 * found['standard_error']:.4f}",
+                "" if proposal is None else f"{proposal:.4f}",
+                f"{found['worst']:.1f}",
+            ]
+        )
+    rows.sort(key=lambda row: float(row[0].removesuffix(" s")))
+    header = ["processor time of the training", "model", "distance ± 2 s.e. (nats)"]
+    table = _table([*header, "distance of the proposal", "lowest log density of a row"], rows)
+    config = record["config"]
+    return (
+        f"{table}\n{config['rows']:,} training rows, {config['test_rows']:,} test rows, one seed; "
+        f"{record['device']}, commit {record['commit']}.\n"
+    )
+
+
+def copies() -> str:
+    """Test scores of fits to tables with copies of rows."""
+    record = result("accuracy/copies")
+    if record is None:
+        return f"{NOT_MEASURED}\n"
+    kinds = ["rows", "doubled", "distinct of bootstrapped", "bootstrapped"]
+    rows = [
+        [name, *(f"{found[kind]['test']:.3f}" for kind in kinds)]
+        for name, found in record["tables"].items()
+    ]
+    header = ["table", "rows once", "every row twice", "distinct rows of a bootstrap sample"]
+    return _table([*header, "the bootstrap sample"], rows)
+
+
 PROPOSALS = {"mixture": "Gaussians", "student_t": "Student-t distributions"}
 
 
@@ -119,8 +168,13 @@ def heavy_tails() -> str:
 def runs() -> str:
     """The command, device and commit of each result."""
     rows = []
-    recorded = (*(f"accuracy/{t}" for t in TABLES_OUT_OF_THE_BOX), "accuracy/heavy-tails")
-    for name in (*recorded, "anomalies/adbench"):
+    others = (
+        "accuracy/sharp-edges",
+        "accuracy/copies",
+        "accuracy/heavy-tails",
+        "anomalies/adbench",
+    )
+    for name in (*(f"accuracy/{table}" for table in TABLES_OUT_OF_THE_BOX), *others):
         record = result(name)
         if record is not None:
             device = ", ".join(filter(None, (record["device"], record.get("processor"))))
@@ -131,6 +185,8 @@ def runs() -> str:
 TABLES = {
     "accuracy": accuracy,
     "anomalies": anomalies,
+    "copies": copies,
     "heavy_tails": heavy_tails,
     "practice_runs": runs,
+    "sharp_edges": sharp_edges,
 }
