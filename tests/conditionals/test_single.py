@@ -91,3 +91,21 @@ def test_a_light_tail_has_one_first_panel_and_a_wide_component_two() -> None:
     conditionals = given(lambda x: x, "relative", proposal, count=2)
     edges = coordinates_for(conditionals).edges()
     assert [(row.diff() > 0).sum().item() for row in edges] == [4, 6]
+
+
+def three_modes(middle: float) -> GaussianMixture:
+    """Two heavy components far apart, and a light one between them."""
+    weights, locs = torch.tensor([[0.5, middle, 0.5]]).double(), torch.tensor([[-6.0, 0.0, 6.0]])
+    return GaussianMixture(weights.log(), locs.double(), torch.full((1, 3), 0.5).double())
+
+
+@pytest.mark.parametrize("weight", [1e-4, 1e-6, 1e-8])
+def test_a_light_component_between_heavy_ones_keeps_its_digits(weight: float) -> None:
+    """Its probabilities are differences of CDFs that single precision cannot tell from one half."""
+    proposal = three_modes(weight)
+    points = torch.linspace(-1.5, 1.5, 16, dtype=torch.float64)[None]
+    found = single(proposal).masses(points)
+    standard = torch.distributions.Normal(torch.zeros(()).double(), 0.5)
+    # What the heavy ones add is far below.
+    expected = weight / (1 + weight) * standard.cdf(points).diff()
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-16)

@@ -154,7 +154,7 @@ def along_parameter(
 @pytest.mark.filterwarnings("ignore::aem.AccuracyWarning")
 def test_draws_carry_gradients(name: str, features: int) -> None:
     """As a draw with the same values of the CDFs moves when context or parameters change."""
-    model, settings = model_of(name, features, context=2), Quadrature(tolerance=FINE)
+    model, settings = model_of(name, features, context=2), Quadrature(tolerance=FINE / 100)
     given = context_of(model, 2)
     assert given is not None
     u = torch.rand(2, features, dtype=torch.float64)

@@ -56,6 +56,9 @@ def gaussian(mean: float = 0.0) -> AEM:
 def test_draws_take_a_number_or_a_shape() -> None:
     distribution = smooth(context=2)(torch.zeros(3, 2))
     assert distribution.sample(7).shape == (7, 3, 2)
+    assert distribution.sample(np.int64(7)).shape == (7, 3, 2)
+    assert distribution.sample((np.int64(7),)).shape == (7, 3, 2)
+    assert distribution.sample(torch.tensor(7)).shape == (7, 3, 2)
     assert distribution.sample([2, 4]).shape == (2, 4, 3, 2)
     assert distribution.sample((0,)).shape == (0, 3, 2)
     assert distribution.rsample(2).shape == (2, 3, 2)
@@ -291,3 +294,31 @@ def test_a_copy_is_a_distribution_of_its_own() -> None:
         model.arnn.final.bias.add_(1.0)
     torch.testing.assert_close(copied.log_prob(rows), expected, rtol=0, atol=0)
     assert isinstance(copied, Distribution) and Uniform.has_rsample
+
+
+def test_divergences_are_exact_in_training_mode_too() -> None:
+    model = smooth()
+    other = Independent(Normal(torch.zeros(2).double(), torch.ones(2).double()), 1)
+    pairs = (model(), other), (other, model())
+    divergences = [kl_divergence_and_error(p, q, 50)[0] for p, q in pairs]
+    model.train()
+    assert [kl_divergence_and_error(p, q, 50)[0] for p, q in pairs] == divergences
+
+
+def test_results_have_the_type_of_the_rows_in_both_modes() -> None:
+    model = rough_model(size=0.5).float()
+    x = rows_of(model, 3).double()
+    assert model().log_prob(x).dtype is torch.float64
+    model.train()
+    assert model().log_prob(x).dtype is torch.float64
+    with pytest.raises(AemError, match=r"call the model's eval\(\) first"):
+        torch.func.grad(lambda y: model().log_prob(y[None])[0])(x[0])
+
+
+def test_moments_of_many_rows_are_taken_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    distribution = smooth(context=2)(torch.zeros(3, 2))
+    whole = distribution.moments(20)
+    monkeypatch.setattr("aem.model.moments.ROWS_AT_A_TIME", 7)
+    parts = distribution.moments(20)
+    torch.testing.assert_close(parts.mean, whole.mean, rtol=0, atol=1e-9)
+    torch.testing.assert_close(parts.variance_error, whole.variance_error, rtol=0, atol=1e-9)

@@ -58,7 +58,12 @@ class Quadrature(Settings):
     tolerance: float = setting(
         1e-3, "Largest error, in nats per row: all conditionals together.", above=0
     )
-    first_panels: int = setting(6, "Panels of the first round, at most.", at_least=1)
+    first_panels: int = setting(
+        8,
+        "Panels of the first round, at most, where these are more than five; tails that fall like a "
+        "Gaussian's get fewer.",
+        at_least=1,
+    )
     max_nodes: int = setting(2**20, "Nodes per conditional, at most.", at_least=1)
     memory: int = setting(
         0,

@@ -5,8 +5,9 @@ On a CPU the same row gives the same number in any batch, bit for bit (`aem.nn.r
 rounding, which is far below anything that steers the adaptive rule.
 """
 
+import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, SupportsIndex
 
 import numpy as np
 import torch
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 LEAST_BYTES = 4  # of results: half precision has no digits for log densities
 TRAINING_NODES = 20  # of a conditional, in training mode
+# Of draws: a shape, or their number. NumPy's whole numbers count as such.
+Shape = torch.Size | Sequence[SupportsIndex] | SupportsIndex
 Method = Literal["exact", "inverse", "resample", "proposal"]
 
 
@@ -183,12 +186,18 @@ class AEMDistribution(Distribution):
             rows [*B, D] in the units of the data; their shape is broadcast with that of the context.
         """
         if self.model.training:
+            if transforming():
+                raise AemError(
+                    "torch.func cannot transform the random estimate of a model in training mode: "
+                    "call the model's eval() first"
+                )
             rows, context, shape = self.rows_and_contexts(value)
             model = self.model
             z = model.standardise(rows)
             conditionals = model.conditionals(z, model.standardise_context(context))
             terms = log_prob_by_importance(conditionals, z, nodes=TRAINING_NODES)
-            return (terms + model.standardisation.log_slope).sum(-1).reshape(shape)
+            log_prob = (terms + model.standardisation.log_slope).sum(-1).reshape(shape)
+            return log_prob.to(self._precision(rows))
         return self.log_prob_and_error(value)[0]
 
     def estimate(
@@ -370,7 +379,7 @@ class AEMDistribution(Distribution):
     @torch.no_grad()
     def sample(
         self,
-        sample_shape: torch.Size | Sequence[int] | int = (),
+        sample_shape: Shape = (),
         method: Method = "exact",
         *,
         proposals: int = RESAMPLED,
@@ -414,7 +423,7 @@ class AEMDistribution(Distribution):
 
     def rsample(
         self,
-        sample_shape: torch.Size | Sequence[int] | int = (),
+        sample_shape: Shape = (),
         *,
         generator: torch.Generator | None = None,
     ) -> Float[Tensor, "*S D"]:
@@ -521,7 +530,7 @@ def as_rows(values: Tensor | ArrayLike, what: str, model: "AEM") -> Tensor:
     return values if values.dtype.is_floating_point else values.double()
 
 
-def as_shape(shape: torch.Size | Sequence[int] | int) -> torch.Size:
+def as_shape(shape: Shape) -> torch.Size:
     """Return the shape of draws, or raise an error that says what is wrong.
 
     Parameters
@@ -529,10 +538,14 @@ def as_shape(shape: torch.Size | Sequence[int] | int) -> torch.Size:
     shape
         a number of draws, or a shape.
     """
-    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
-    if any(isinstance(size, bool) or not isinstance(size, int) or size < 0 for size in sizes):
+    try:
+        sizes = tuple(shape) if isinstance(shape, Sequence) else (shape,)
+        found = [operator.index(size) for size in sizes if not isinstance(size, bool)]
+    except TypeError:
+        found = []
+    if len(found) < len(sizes) or min(found, default=0) < 0:
         raise AemError(f"the shape of draws must be whole numbers from 0 on, not {shape!r}")
-    return torch.Size(sizes)
+    return torch.Size(found)
 
 
 def _same(kept: Tensor, present: Tensor) -> bool:

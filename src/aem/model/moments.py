@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from aem.model.distribution import AEMDistribution
 
 DRAWS = 1000
+ROWS_AT_A_TIME = 512  # their conditionals keep what their moments are computed from
 SEED = 0
 
 
@@ -57,11 +58,9 @@ def moments(distribution: "AEMDistribution", draws: int = DRAWS) -> Moments:
         how many draws, at least two.
     """
     rows = _draws(distribution, draws)
-    means, variances = [], []
-    for conditional in distribution.conditionals(rows):
-        means.append(conditional.mean())
-        variances.append(conditional.variance())
-    each, own = torch.stack(means, -1), torch.stack(variances, -1)
+    size = max(ROWS_AT_A_TIME // max(distribution.batch_shape.numel(), 1), 1)
+    found = [_of_conditionals(distribution, some) for some in rows.split(size)]
+    each, own = (torch.cat(parts) for parts in zip(*found, strict=True))
     mean = each.mean(0)
     # E Var(x | past) + Var E(x | past)
     spread = own + (each - mean).square()
@@ -74,11 +73,19 @@ def moments(distribution: "AEMDistribution", draws: int = DRAWS) -> Moments:
     )
 
 
+def _of_conditionals(distribution: "AEMDistribution", rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Means and variances of the conditionals of rows [*S, *B, D]."""
+    conditionals = distribution.conditionals(rows)
+    means = [conditional.mean() for conditional in conditionals]
+    variances = [conditional.variance() for conditional in conditionals]
+    return torch.stack(means, -1), torch.stack(variances, -1)
+
+
 @torch.no_grad()
 def entropy_and_error(
     distribution: "AEMDistribution", draws: int = DRAWS
 ) -> tuple[Float[Tensor, "*B"], Float[Tensor, "*B"]]:
-    """Average −log p over draws.
+    """Average −log p over draws; the result has no gradient.
 
     Parameters
     ----------
@@ -103,7 +110,7 @@ def entropy_and_error(
 def kl_divergence_and_error(
     p: Distribution, q: Distribution, draws: int = DRAWS
 ) -> tuple[Tensor, Tensor]:
-    """Average log p − log q over draws from p.
+    """Average log p − log q over draws from p; the result has no gradient.
 
     `torch.distributions.kl_divergence` gives the first of the two numbers where either distribution is
     an `AEMDistribution`.
@@ -129,11 +136,11 @@ def kl_divergence_and_error(
             f"a divergence needs events of one shape, not {tuple(p.event_shape)} and "
             f"{tuple(q.event_shape)}"
         )
-    rows = _draws(p, draws)
+    drawn_from = p
     if p.batch_shape != q.batch_shape:
-        shape = torch.broadcast_shapes(p.batch_shape, q.batch_shape)
-        rows = _draws(p.expand(shape), draws)
-    gain = p.log_prob(rows) - q.log_prob(rows)
+        drawn_from = p.expand(torch.broadcast_shapes(p.batch_shape, q.batch_shape))
+    rows = _draws(drawn_from, draws)
+    gain = _log_prob(p, rows) - _log_prob(q, rows)
     return gain.mean(0), _standard_error(gain)
 
 
@@ -141,10 +148,17 @@ def _draws(distribution: Distribution, draws: int) -> Tensor:
     """The same draws whenever they are asked for."""
     if draws < 2:
         raise AemError(f"a mean with an error needs at least 2 draws, not {draws}")
-    model = getattr(distribution, "model", None)
-    device = torch.device("cpu") if model is None else model.device
+    with torch.random.fork_rng():  # on whatever device it draws
+        device = distribution.sample(torch.Size((1,))).device
     with seeded(SEED, device):
         return distribution.sample(torch.Size((draws,)))
+
+
+def _log_prob(distribution: Distribution, rows: Tensor) -> Tensor:
+    """Log densities by quadrature, whatever the mode of a model."""
+    exact = getattr(distribution, "log_prob_and_error", None)
+    found: Tensor = distribution.log_prob(rows) if exact is None else exact(rows)[0]
+    return found
 
 
 def _standard_error(values: Tensor) -> Tensor:

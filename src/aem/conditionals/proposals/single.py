@@ -35,8 +35,6 @@ class SingleMixture(Measure):
         logarithms of their largest densities, times their weights.
     weights
         their weights.
-    middle
-        a value of each mixture that decides from which tail probabilities are counted.
     """
 
     component: Component
@@ -44,7 +42,6 @@ class SingleMixture(Measure):
     rates: Float[Tensor, "N K"]
     log_heights: Float[Tensor, "N K"]
     weights: Float[Tensor, "N K"]
-    middle: Float[Tensor, " N"]
 
     @classmethod
     def of(
@@ -69,10 +66,7 @@ class SingleMixture(Measure):
         """
         heights = log_weights - scales.log() + component.log_height
         weights = log_weights.exp()
-        middle = (weights * locs).sum(-1)
-        return cls(
-            component, locs, scales.reciprocal().float(), heights.float(), weights.float(), middle
-        )
+        return cls(component, locs, scales.reciprocal().float(), heights.float(), weights.float())
 
     def select(self, index: Int[Tensor, " P"]) -> Self:
         """Return some of the mixtures.
@@ -82,7 +76,7 @@ class SingleMixture(Measure):
         index
             their numbers; one may be named more than once.
         """
-        parts = (self.locs, self.rates, self.log_heights, self.weights, self.middle)
+        parts = (self.locs, self.rates, self.log_heights, self.weights)
         return type(self)(self.component, *(part[index] for part in parts))
 
     def density(self, x: Float[Tensor, "N S"]) -> Float[Tensor, "N S"]:
@@ -108,11 +102,12 @@ class SingleMixture(Measure):
         points
             S rising points of each; there is one probability less.
         """
-        # Counted from the nearer tail, where a difference of numbers near one loses no digits.
-        side = torch.where(points.mean(-1) > self.middle, -1.0, 1.0)[:, None]
+        # Of each component by itself, from its nearer tail: a difference of sums over components
+        # would have lost the digits of a light one between two heavy ones.
+        side = torch.where(points.mean(-1, keepdim=True) > self.locs, -1.0, 1.0)
         z = (points[..., None] - self.locs[:, None]).float().mul_((side * self.rates)[:, None])
-        below = (self._cdf(z) * self.weights[:, None]).sum(-1)
-        return below.diff(dim=-1).abs().to(points.dtype)
+        between = self._cdf(z).diff(dim=1).abs_()
+        return (between * self.weights[:, None]).sum(-1).to(points.dtype)
 
     def _cdf(self, z: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
         """The component's CDF."""
@@ -161,4 +156,4 @@ class SingleMixture(Measure):
     def mirrored(self) -> Self:
         """Return the distributions of −x."""
         parts = (self.rates, self.log_heights, self.weights)
-        return type(self)(self.component, -self.locs, *parts, -self.middle)
+        return type(self)(self.component, -self.locs, *parts)
