@@ -43,6 +43,19 @@ def test_an_interruption_is_one_sentence_and_130(
     assert not Path("m").exists()
 
 
+def test_a_warning_is_printed_even_if_quiet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = np.random.default_rng(0).normal(size=(200, 2))
+    np.save("rows.npy", np.column_stack((rows, rows.sum(1))))
+    assert run(monkeypatch, "fit", "rows.npy", "--out", "m.aem", "--quiet") == 0
+    said = capsys.readouterr()
+    assert not said.out
+    assert said.err.startswith("aem: column 'x3' follows almost exactly from the columns before it")
+    assert said.err.count("\n") == 1
+
+
 def test_help_flows() -> None:
     text = """First line
     goes on.

@@ -54,8 +54,19 @@ def remark(*sentences: str) -> None:
         text without line ends.
     """
     if not is_quiet():
-        for sentence in sentences:
-            print(f"aem: {sentence}", file=sys.stderr)
+        warn(*sentences)
+
+
+def warn(*sentences: str) -> None:
+    """Print warnings on standard error, whatever the verbosity.
+
+    Parameters
+    ----------
+    sentences
+        text without line ends.
+    """
+    for sentence in sentences:
+        print(f"aem: {sentence}", file=sys.stderr)
 
 
 def detail(sentence: str) -> None:

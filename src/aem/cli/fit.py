@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from aem.base.console import STANDARD, as_json_text, is_quiet, is_verbose, say
+from aem.base.console import STANDARD, as_json_text, is_quiet, is_verbose, say, warn
 from aem.base.display import ProgressDisplay
 from aem.base.names import listed
 from aem.base.options import Delimiter, Device, Table, seed_option
@@ -105,6 +105,11 @@ def fit(
     table.save(out)
     if as_json or not is_quiet():
         say(*lines)
+    for name in table.about["determined"]:
+        warn(
+            f"column '{name}' follows almost exactly from the columns before it: how narrow a density "
+            "a model may have decides its part of a score, so consider leaving it out with --drop"
+        )
     if stopped is not None:
         raise stopped
 
@@ -145,14 +150,10 @@ def sentences(table: TableModel, out: Path, seconds: float) -> list[str]:
         ]
     else:
         lines.append(f"{_columns(heavy)} heavy-tailed: the model reads their normal scores.")
-    lines += [
-        f"Column '{name}' follows almost exactly from the columns before it: how narrow a density a "
-        "model may have decides its part of a score; consider leaving it out with --drop."
-        for name in about["determined"]
-    ]
     if about["copies"]:
         lines.append(
-            f"{about['copies']:,} rows are copies of others, and none of them is a validation row."
+            f"{about['copies']:,} rows are copies of others: copies of a row are all used to train, or "
+            "all to validate."
         )
     lines.append(_network(about))
     lines.append(f"Next: aem score {out} DATA --explain, or aem sample {out} -n 1000.")
@@ -170,6 +171,10 @@ def _network(about: dict[str, Any]) -> str:
         return f"The density is {size}; the networks were not trained on so small a table."
     if network is None:
         return f"The density is {size}; no networks were trained, as --steps 0 asks."
+    if not network["kept"] and network["interrupted"]:
+        return (
+            f"The density is {size}: the training was stopped before networks had gained anything."
+        )
     if not network["kept"]:
         return f"The density is {size}; held-out rows gained nothing from the networks."
     score = network["validation_log_prob"]

@@ -35,7 +35,7 @@ def training_record(about: dict[str, Any], path: Path) -> dict[str, Any]:
     found = _beside(path)
     if found is not None:
         return found
-    if "mixture" in about:
+    if "mixture" in about and network is None:
         why = (
             "No network was trained: the density is the Gaussian mixture alone, which is fitted "
             "without training steps. Small tables are left to it."

@@ -77,6 +77,7 @@ def save_ensemble(ensemble: TableEnsemble, path: str | Path) -> None:
         "members": [_member(member) for member in ensemble.members],
         LEFT_OUT: ensemble.left_out,
         "about": ensemble.about,
+        **({DTYPES: ensemble.dtypes} if ensemble.dtypes else {}),
     }
     write_tensors(Path(path), tensors, metadata)
 
@@ -117,14 +118,16 @@ def _read(
         entries = read_columns(metadata["columns"])
         about = as_mapping(metadata.get("about") or {}, "about")
         left_out = as_names(metadata.get(LEFT_OUT, []), LEFT_OUT)
+        dtypes = _read_dtypes(metadata.get(DTYPES) or {})
         if metadata["kind"] != ENSEMBLE:
             table = _read_member(metadata, tensors, entries, left_out, about, device)
-            table.dtypes = _read_dtypes(metadata.get(DTYPES) or {})
+            table.dtypes = dtypes
             return table
         members = []
         for place, entry in enumerate(metadata["members"]):
             member, own = as_mapping(entry, "members"), part_of_file(tensors, str(place))
             members.append(_read_member(member, own, entries, left_out, {}, device))
+            members[-1].dtypes = dtypes
         return TableEnsemble(members, about)
 
 

@@ -118,7 +118,8 @@ class Trainer:
             where = ""
             if self.checkpoint is not None:
                 where = f"; run the same command again to go on from {self.checkpoint.parent}"
-            raise Interrupted(f"interrupted at step {state.step}{where}") from None
+            state.seconds = time.monotonic() - started
+            raise Interrupted(f"interrupted at step {state.step}{where}", state) from None
         state.seconds = time.monotonic() - started
 
     def _steps(self, state: TrainingState, started: float) -> None:

@@ -106,19 +106,24 @@ def stopping(after: int) -> Callable[..., TrainingState]:
         nonlocal calls
         calls += 1
         if calls > after:
-            raise Interrupted("interrupted at step 7")
+            history = [{"step": 7, "loss": 1.0}]
+            raise Interrupted("interrupted at step 7", TrainingState(step=7, history=history))
         return fit(*args, **kw)
 
     return train
 
 
-@pytest.mark.parametrize("after", [0, 2])
+@pytest.mark.parametrize("after", [0, 1, 2])
 def test_an_interruption_keeps_the_best_so_far(after: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(networks, "fit", stopping(after))
     with pytest.raises(FitInterrupted, match="the best so far") as stopped:
         fitted()
     table = stopped.value.fitted.table
-    assert table.about["network"]["interrupted"]
+    network = table.about["network"]
+    assert network["interrupted"] and network["tried"][-1]["steps"] == 7
+    best = max(max(entry["score"], entry.get("proposal", -np.inf)) for entry in network["tried"])
+    assert network["validation_log_prob"] > best - networks.WORTH, "short trainings count as well"
+    assert network["history"]
     assert np.isfinite(table.score(ring(9, 1)).total).all()
     monkeypatch.setattr(networks, "fit", stopping(after))
     density = AEMDensity(**SETTINGS.__dict__, device="cpu")

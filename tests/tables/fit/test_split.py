@@ -5,7 +5,7 @@ import pytest
 
 from aem.tables.fit.automatic import fit_table
 from aem.tables.fit.settings import FitSettings
-from aem.tables.fit.split import FOLDS, HELD_OUT, copies, folds, hold_out
+from aem.tables.fit.split import FOLDS, HELD_OUT, by_chance, copies, folds, hold_out
 
 
 def rows(count: int, seed: int = 0) -> np.ndarray:
@@ -77,3 +77,27 @@ def test_values_that_repeat_in_copies_alone_are_not_discrete() -> None:
 def test_rows_of_discrete_columns_alone_are_no_copies() -> None:
     x = np.random.default_rng(0).integers(0, 3, size=(300, 2)).astype(float)
     assert fit_table(x, ["a", "b"], settings=FitSettings(steps=0)).table.about["copies"] == 0
+
+
+@pytest.mark.parametrize("times", [2, 11, 40])
+def test_copies_are_not_by_chance_however_many_there_are(times: int) -> None:
+    for x in (rows(200), rows(750).round(1)):
+        many = np.repeat(x, times, axis=0)
+        assert not by_chance(many, copies(many))
+
+
+def test_rows_of_few_values_agree_by_chance() -> None:
+    for x in (rows(500) > 0, rows(2000).round(), np.repeat(rows(5), 300, axis=0)):
+        values = np.asarray(x, dtype=np.float64)
+        assert by_chance(values, copies(values))
+    assert by_chance(rows(100), copies(rows(100))), "there is nothing to explain"
+
+
+def test_a_table_with_many_copies_of_each_row_is_fitted_like_the_rows() -> None:
+    x, unseen = rows(200), rows(500, 1)
+    columns, settings = ["a", "b", "c"], FitSettings(steps=0)
+    once = fit_table(x, columns, settings=settings).table
+    often = fit_table(np.repeat(x, 11, axis=0), columns, settings=settings).table
+    assert often.about["copies"] == 2000
+    gap = once.score(unseen).total.mean() - often.score(unseen).total.mean()
+    assert gap == pytest.approx(0.0, abs=0.1)

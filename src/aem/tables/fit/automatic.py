@@ -32,7 +32,7 @@ from aem.tables.fit.mixtures import CHOOSING, MOST_COMPONENTS, SIZES, choose_mix
 from aem.tables.fit.networks import Judge, train_networks
 from aem.tables.fit.plan import plan_fit
 from aem.tables.fit.settings import FitSettings
-from aem.tables.fit.split import Groups, copies, hold_out
+from aem.tables.fit.split import Groups, by_chance, copies, hold_out
 from aem.tables.fit.starts import COPIES, anchored_model
 from aem.tables.model import TableModel
 
@@ -41,7 +41,6 @@ Array = NDArray[np.float64]
 LOOKING = 16  # components that tell whether normal scores help
 DRAWS = 8  # of every discrete value from its cell: a network must not overfit a single one
 MOST_DRAWN_ROWS = 200_000
-MOST_COPIES = 10  # of each row, on average: with more, rows agree because there are so few values
 FAR = 1e4  # deviations from zero: single precision has seven digits
 FEWEST_ROWS_OF_NETWORKS = 20  # that differ, where a user asks for networks whatever the table
 
@@ -164,15 +163,12 @@ def fit_table(
 
 
 def _groups(x: Array, columns: Sequence[str]) -> tuple[Groups, list[Discrete]]:
-    """Tell copies of rows from rows that agree because all their columns are discrete."""
+    """Tell copies of rows from rows that agree by chance; values of copies make no column discrete."""
     groups = copies(x)
+    if by_chance(x, groups):
+        return np.arange(len(x)), recognise(x, columns)
     _, first = np.unique(groups, return_index=True)
-    if MOST_COPIES * len(first) >= len(x):
-        # Values that repeat only in copies of their rows do not make a column discrete.
-        discrete = recognise(x[first], columns)
-        if len(discrete) < len(columns):
-            return groups, discrete
-    return np.arange(len(x)), recognise(x, columns)
+    return groups, recognise(x[first], columns)
 
 
 def _through(transform: Chain, x: Array) -> Array:

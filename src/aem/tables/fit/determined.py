@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from aem.model.aem import AEM
+from aem.model.transforms.normal_scores import crowding
 from aem.tables.discrete import Discrete
 
 LOOKED_AT = 1_000  # rows
@@ -38,9 +39,11 @@ def determined(
         the discrete ones, whose values may well be certain.
     """
     z = model.standardise(torch.from_numpy(rows[:LOOKED_AT])).to(model.device)
-    log_q = model.conditionals(z).proposal.log_prob(z[..., None])[..., 0]
-    certain = (log_q.median(0).values > CERTAIN).tolist()
-    excused = {column.column for column in discrete}
+    log_q = model.conditionals(z).proposal.log_prob(z[..., None])[..., 0].double()
+    # Few far values make a deviation, and so a density per deviation, as large as they like.
+    crowded = torch.from_numpy(crowding(rows)).log().clamp_min(0.0).to(log_q.device)
+    certain = (log_q.median(0).values - crowded > CERTAIN).tolist()
+    excused = {columns[0], *(column.column for column in discrete)}
     return [
         name for name, sure in zip(columns, certain, strict=True) if sure and name not in excused
     ]

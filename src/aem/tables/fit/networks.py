@@ -53,6 +53,31 @@ class Judge:
         return log_p + self.log_volume, log_q + self.log_volume
 
 
+@dataclass(frozen=True)
+class Trained:
+    """A trained model with its scores on validation rows.
+
+    Parameters
+    ----------
+    model
+        the model.
+    log_p, log_q
+        mean log density of validation rows under the model, and under its proposal.
+    progress
+        how the training went.
+    """
+
+    model: AEM
+    log_p: float
+    log_q: float
+    progress: TrainingState
+
+    @property
+    def score(self) -> float:
+        """The better of both: what the energies do not improve, the proposal keeps."""
+        return max(self.log_p, self.log_q)
+
+
 @dataclass
 class Trainings:
     """Trainings of one fit: what each was, and what it gave."""
@@ -61,10 +86,9 @@ class Trainings:
     judge: Judge
     quiet: bool
     tried: list[dict[str, Any]] = field(default_factory=list)
-    history: list[dict[str, float]] = field(default_factory=list)
     interrupted: bool = False
 
-    def run(self, model: AEM, config: TrainConfig, stage: str) -> tuple[float, float]:
+    def run(self, model: AEM, config: TrainConfig, what: str, stage: str) -> "Trained":
         """Train a model in place and score it; one whose numbers explode is left as it was.
 
         Parameters
@@ -73,23 +97,21 @@ class Trainings:
             the model.
         config
             how to train it.
+        what
+            what this is called in the record.
         stage
-            what this is called, in the progress and in the record.
-
-        Returns
-        -------
-        log_p, log_q : float
-            its scores.
+            what it is called in the progress.
         """
         before, progress = copy.deepcopy(model.state_dict()), TrainingState()
-        entry: dict[str, Any] = {"what": stage}
+        entry: dict[str, Any] = {"what": what}
         try:
             progress = fit(
                 model, self.train, self.judge.rows, config,
                 log_volume=self.judge.log_volume, quiet=self.quiet, stage=stage,
             )  # fmt: skip
-        except Interrupted:
+        except Interrupted as stopped:
             self.interrupted = entry["interrupted"] = True
+            progress = stopped.state or progress
         except AemError as error:
             model.load_state_dict(before)
             entry["failed"] = str(error)
@@ -98,8 +120,7 @@ class Trainings:
             **entry, "score": log_p, "proposal": log_q, "steps": progress.step,
             "best_step": progress.best_step, "seconds": round(progress.seconds, 2),
         })  # fmt: skip
-        self.history = progress.history
-        return log_p, log_q
+        return Trained(model, log_p, log_q, progress)
 
 
 def train_networks(
@@ -143,26 +164,29 @@ def train_networks(
     trainings = Trainings(train, judge, quiet, [{"what": "mixture", "score": alone}])
     mixture = copy.deepcopy(mixture)  # which may be one of the starts
 
-    start = next(iter(starts))
+    finished: dict[str, Trained] = {}
     if len(starts) > 1:
-        race = {}
-        for name, model in starts.items():
-            stage = f"short training from the {name}"
-            race[name] = max(trainings.run(copy.deepcopy(model), plan.race, stage))
+        for place, (name, model) in enumerate(starts.items(), 1):
+            what, stage = f"short training from the {name}", f"start {place} of {len(starts)}"
+            finished[name] = trainings.run(copy.deepcopy(model), plan.race, what, stage)
             if trainings.interrupted:
                 break
-        start = max(race, key=lambda name: race[name])
-    model = starts[start]
-    log_p = log_q = alone
+    start = max(finished, key=lambda name: finished[name].score, default=next(iter(starts)))
+    best = finished.get(start)
     if not trainings.interrupted:
-        log_p, log_q = trainings.run(model, plan.training, f"density from the {start}")
+        what = f"density from the {start}"
+        whole = trainings.run(starts[start], plan.training, what, "training")
+        if best is None or whole.score >= best.score:
+            best = whole
+    assert best is not None
 
     won = "energies"
-    if log_p - max(log_q, alone) < WORTH:
-        won = "proposal" if log_q > alone else "mixture"
+    if best.log_p - max(best.log_q, alone) < WORTH:
+        won = "proposal" if best.log_q > alone else "mixture"
     if won == "proposal":
-        model.flatten()
-    return (mixture if won == "mixture" else model).eval(), {
+        best.model.flatten()
+    scores = {"energies": best.log_p, "proposal": best.log_q, "mixture": alone}
+    return (mixture if won == "mixture" else best.model).eval(), {
         "train": to_mapping(plan.training),
         "start": start,
         "energy_from": 0,
@@ -171,10 +195,10 @@ def train_networks(
         "kept": won != "mixture",
         "steps": sum(entry.get("steps", 0) for entry in trainings.tried),
         "seconds": round(sum(entry.get("seconds", 0.0) for entry in trainings.tried), 2),
-        "best_step": trainings.tried[-1].get("best_step", 0),
-        "validation_log_prob": {"energies": log_p, "proposal": log_q, "mixture": alone}[won],
-        "proposal_validation_log_prob": log_q,
+        "best_step": best.progress.best_step,
+        "validation_log_prob": scores[won],
+        "proposal_validation_log_prob": best.log_q,
         "mixture_validation_log_prob": alone,
         "interrupted": trainings.interrupted,
-        "history": trainings.history,
+        "history": best.progress.history,
     }

@@ -13,6 +13,8 @@ Groups = NDArray[np.int64]
 
 HELD_OUT = 10  # one row in this many judges
 MOST_HELD_OUT = 1000  # more decide nothing else, and are missed in training
+FEWEST_GROUPS = 50  # with fewer different rows, what one side of a split lacks would not be rare
+UNLIKELY = 10  # times the pairs of equal rows that independent columns would have
 FOLDS = 4
 FEW_ROWS = 600  # above, one of the folds is enough to choose by
 
@@ -33,6 +35,27 @@ def copies(x: Array) -> Groups:
     by_appearance = np.argsort(np.argsort(first))
     numbers: Groups = by_appearance[group]
     return numbers
+
+
+def by_chance(x: Array, groups: Groups) -> bool:
+    """Return whether rows agree because their columns have few values, not because they are copies.
+
+    The pairs of rows that agree are compared with those that would if the columns were independent.
+
+    Parameters
+    ----------
+    x
+        rows [B, D].
+    groups
+        the group of each row, as `copies` returns them.
+    """
+    sizes = np.bincount(groups)
+    pairs = float((sizes * (sizes - 1.0)).sum())
+    agreeing = 1.0
+    for column in x.T:
+        _, counts = np.unique(column, return_counts=True)
+        agreeing *= float(np.square(counts / len(x)).sum())
+    return len(sizes) < FEWEST_GROUPS or pairs < UNLIKELY * agreeing * len(x) * (len(x) - 1.0)
 
 
 def hold_out(groups: Groups, rng: np.random.Generator) -> NDArray[np.bool_]:
