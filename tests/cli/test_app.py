@@ -47,7 +47,7 @@ def test_a_warning_is_printed_even_if_quiet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    rows = np.random.default_rng(0).normal(size=(200, 2))
+    rows = np.random.default_rng(0).normal(size=(1000, 2))
     np.save("rows.npy", np.column_stack((rows, rows.sum(1))))
     assert run(monkeypatch, "fit", "rows.npy", "--out", "m.aem", "--quiet") == 0
     said = capsys.readouterr()

@@ -235,7 +235,7 @@ class AEMDistribution(Distribution):
 
         The log densities are differentiable in the rows, the context and the parameters, if the rows
         or the context require gradients. An energy network with ReLUs has kinks, so a gradient has
-        fewer digits than its log density: about three at the default tolerance, six at 1e-9.
+        fewer digits than its log density: about three at the default tolerance, five at 1e-9.
 
         Rows whose tolerance could not be met are named in an `AccuracyWarning`; their errors are
         what was reached.
