@@ -53,7 +53,7 @@ def test_agrees_with_scipy(form: EnergyForm, proposal: str) -> None:
 
 
 def test_errors_cover_and_are_small_on_many_rough_conditionals() -> None:
-    """Five random models, 100 conditionals: errors hold, half of the true ones are a fifth of them."""
+    """Five random models, 100 conditionals: errors hold, and half of the true ones are below 2e-5."""
     misses, stated = [], []
     for seed in range(5):
         conditionals = flat_conditionals(rough_model(size=2.0, seed=seed, top=40.0), 10)

@@ -106,7 +106,7 @@ def sharp_edges() -> str:
     config = record["config"]
     return (
         f"{table}\n{config['rows']:,} training rows, {config['test_rows']:,} test rows, one seed; "
-        f"{record['device']}, commit {record['commit']}.\n"
+        f"{record['device']}, commit {record['commit']} (of the last model).\n"
     )
 
 
